@@ -95,7 +95,7 @@ install_missing() {
 }
 
 has_fuzzer() {
-    local dir
+    local dir r
     command -v clang >/dev/null || return 1
     dir=$(mktemp -d)
     echo 'int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n)
@@ -114,6 +114,9 @@ main() {
     if ! command -v dpkg-query >/dev/null; then
         echo "this is not Debian: install the counterparts of $BUILD $TEST postgresql pgtap" >&2
         return 0
+    fi
+    if [ "${1:-}" != --missing ] && ! known gcc && [ -n "$(missing gcc postgresql-15)" ]; then
+        as_root apt-get update -q # no package lists at all: a fresh container
     fi
     v=$(postgres_version)
     sets="$BUILD $TEST postgresql-$v postgresql-$v-pgtap"

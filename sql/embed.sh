@@ -20,7 +20,7 @@ migrations)
     echo '#include "worker/cli/migrations.h"'
     n=0
     for file; do
-        echo "static const unsigned char sql_$n[] = {"
+        echo "static const unsigned char sql_${n}[] = {"
         bytes "$file"
         n=$((n + 1))
     done
