@@ -1,0 +1,80 @@
+/* plugin.h - loads a vendor's plugin and stands between it and the engine.
+ *
+ * providers/provider.h is the border; this is the guard on our side of it. The guard gives
+ * the plugin a request to fill and a verdict to fill, and believes neither: what could break
+ * framing (a header with a line end, a URL that is not http) is refused before anything is
+ * sent, and a verdict that proves less than it claims counts as PROVIDER_UNKNOWN (rule R6).
+ *
+ * Blocking: plugin_open reads files (dlopen); the others only compute. One thread. */
+#ifndef POSTRIDER_ENGINE_PLUGIN_H
+#define POSTRIDER_ENGINE_PLUGIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "providers/provider.h"
+#include "worker/io/http.h"
+
+struct err;
+struct plugin;
+
+/* What a plugin built. Owned by the caller: zero it (`= {0}`), fill it with plugin_build as
+ * often as wanted, end with plugin_request_clear. Fits into struct http_request. */
+struct plugin_request {
+    char *method;
+    char *url;
+    struct http_header *headers; /* names and values are owned too */
+    size_t headers_count;
+    char *body; /* NULL: none; NUL-terminated beyond body_len */
+    size_t body_len;
+};
+void plugin_request_clear(struct plugin_request *request);
+
+/* What a plugin judged, after the guard. Same ownership rules. Texts are NULL when there is
+ * none, otherwise clean UTF-8 without control characters. */
+struct plugin_verdict {
+    enum provider_outcome outcome;
+    char *id;               /* the vendor's id, at most 512 bytes, never shortened */
+    char *code;             /* the vendor's error code, shortened */
+    char *detail;           /* the vendor's or the plugin's words, shortened */
+    int64_t retry_after_ms; /* -1: none; not capped here */
+    bool opt_out;           /* only with PROVIDER_REJECTED */
+    const char *fault;      /* static; not NULL: the plugin broke the rules, and how */
+};
+void plugin_verdict_clear(struct plugin_verdict *verdict);
+
+/* Where plugins named without a slash are looked for: $POSTRIDER_PROVIDER_DIR, else "providers"
+ * beside the executable if that folder exists, else the folder set at build time. The caller
+ * frees; NULL when out of memory. */
+char *plugin_dir(void);
+
+/* Loads `name` (a bare name: DIR/NAME.so; with a slash: that file) and opens one instance with
+ * its settings. `dir` NULL means plugin_dir(). One file may be opened many times. Errors:
+ * -ENOENT no such plugin, -ENOEXEC not a plugin or not for this postrider, -EINVAL settings,
+ * -ENOMEM. Messages begin with `plugin "NAME": `; hints name the cure. */
+int plugin_open(const char *dir, const char *name, const char *settings_json,
+                struct plugin **ret_plugin, struct err *err);
+
+/* NULL is fine. Returns NULL. */
+struct plugin *plugin_close(struct plugin *plugin);
+
+/* The plugin's own name, and what it proves with these settings (checked). Borrowed. */
+const char *plugin_name(const struct plugin *plugin);
+const struct provider_caps *plugin_caps(const struct plugin *plugin);
+
+/* Builds one request into *request (emptied before). 0, or -Exxx with words: the message ends
+ * as `plugin_error`, nothing was sent, *request is empty. -ENOMEM is our own trouble, not the
+ * message's: try again later. */
+int plugin_build(const struct plugin *plugin, const struct provider_msg *msg,
+                 struct plugin_request *request, struct err *err);
+
+/* Judges one reply into *verdict (emptied before). Cannot fail: what goes wrong is
+ * PROVIDER_UNKNOWN. Everything but UNKNOWN needs a complete reply with a final status;
+ * ACCEPTED also needs an id unless the plugin declares answers without. Where the outcome
+ * asks for patience (THROTTLED, HELD, REFUSED) and the plugin named none, the reply's
+ * Retry-After is read; `now_unix_s` serves its HTTP-date form. */
+void plugin_judge(const struct plugin *plugin, const struct provider_reply *reply,
+                  int64_t now_unix_s, struct plugin_verdict *verdict);
+
+#endif
