@@ -1,0 +1,403 @@
+-- What a worker calls. Each function is one transaction of the way claim, dispatch, settle.
+--
+-- Plans must not depend on statistics: a table may be empty when a session first plans and hold
+-- five million rows a minute later. So the functions that touch many messages pin the plan
+-- (index only, nested loop); a test reads the plan back.
+
+CREATE FUNCTION postrider.claim(
+  p_token bigint, p_worker bigint, p_lane integer, p_kinds text[], p_providers text[], p_open text[],
+  p_limit integer, p_lease_ms bigint, p_after_due text, p_after_id text)
+RETURNS TABLE (
+  id uuid, kind text, recipient text, body text, sender text, key uuid, meta jsonb, provider text,
+  attempts integer, calls integer, doubts integer, life_ms bigint, doubt_age_ms bigint,
+  created_ms bigint, expires_ms bigint, due text)
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  -- The bound skips dead index entries at the head; it is a hint, dropped about once a second.
+  v_after_due timestamptz := coalesce(p_after_due::timestamptz, '-infinity');
+  v_after_id uuid := coalesce(p_after_id::uuid, '00000000-0000-0000-0000-000000000000');
+BEGIN
+  RETURN QUERY
+  WITH picked AS MATERIALIZED (
+    SELECT m.id, m.due
+      FROM postrider.message AS m
+     WHERE m.due IS NOT NULL AND m.lane = p_lane AND m.due <= v_now
+       AND (m.due, m.id) > (v_after_due, v_after_id)
+       AND m.kind = ANY (p_kinds)
+       AND (m.doubts = 0 OR m.provider = ANY (p_open))
+     ORDER BY m.due, m.id
+     LIMIT p_limit
+       FOR UPDATE OF m SKIP LOCKED
+  ), moved AS (
+    UPDATE postrider.message AS m
+       SET state = CASE WHEN m.expires_at > v_now THEN 'sending'
+                        WHEN m.doubts > 0 THEN 'unknown' ELSE 'expired' END::postrider.state,
+           reason = CASE WHEN m.expires_at > v_now THEN m.reason
+                         ELSE 'expired at ' || to_char(m.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+                              || ', seen ' || to_char(v_now AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END,
+           attempts = m.attempts + (m.expires_at > v_now)::int,
+           provider = CASE WHEN m.doubts > 0 THEN m.provider
+                           ELSE p_providers[array_position(p_kinds, m.kind)] END,
+           due = NULL, token = p_token, changed_at = v_now
+      FROM picked AS p
+     WHERE m.id = p.id
+    RETURNING m.id, m.kind, m.recipient, m.body, m.sender, m.key, m.meta, m.provider, m.attempts,
+              m.calls, m.doubts, m.expires_at, m.doubt_since, m.state, p.due
+  ), lease AS (
+    INSERT INTO postrider.claim (token, worker, lane, claimed_at, lease_until, ids)
+    SELECT p_token, p_worker, p_lane, v_now, v_now + p_lease_ms * interval '1 millisecond', array_agg(v.id)
+      FROM moved AS v WHERE v.state = 'sending' HAVING count(*) > 0
+  ), counted AS (
+    INSERT INTO postrider.counter_delta (kind, state, n)
+    SELECT v.kind, v.state, count(*) FROM moved AS v GROUP BY v.kind, v.state
+    UNION ALL
+    SELECT v.kind, 'pending', -count(*) FROM moved AS v GROUP BY v.kind
+  )
+  SELECT v.id, v.kind, v.recipient, v.body, v.sender, v.key, v.meta, v.provider,
+         v.attempts::int, v.calls, v.doubts::int,
+         (extract(epoch FROM v.expires_at - v_now) * 1000)::bigint,
+         (extract(epoch FROM v_now - v.doubt_since) * 1000)::bigint,
+         (extract(epoch FROM postrider.uuid_time(v.id)) * 1000)::bigint,
+         (extract(epoch FROM v.expires_at) * 1000)::bigint,
+         v.due::text
+    FROM moved AS v WHERE v.state = 'sending'
+  UNION ALL
+  -- The last row says how many were picked, expired ones included, and where to go on.
+  SELECT (SELECT p.id FROM picked AS p ORDER BY p.due DESC, p.id DESC LIMIT 1), NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+         (SELECT count(*) FROM picked)::int, NULL, NULL, NULL, NULL, NULL, NULL,
+         (SELECT max(p.due) FROM picked AS p)::text;
+END
+$$;
+COMMENT ON FUNCTION postrider.claim IS
+  'Takes up to p_limit due messages of a lane for this token: state sending, attempt counted, provider named, lease written, all in one commit before any network use. The last row (kind NULL) carries the number picked and the new lower bound. p_providers[i] is the provider for p_kinds[i]; p_open are the providers pinned rows may go to.';
+
+CREATE FUNCTION postrider.tokens(n integer) RETURNS SETOF bigint
+LANGUAGE sql VOLATILE AS $$ SELECT nextval('postrider.claim_token') FROM generate_series(1, n) $$;
+COMMENT ON FUNCTION postrider.tokens IS
+  'Claim tokens ahead of need: a worker must know its token even when the claim''s answer is lost.';
+
+CREATE FUNCTION postrider.claims_done(p_done bigint[]) RETURNS void
+LANGUAGE sql VOLATILE
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+  -- A claim is forgotten only when none of its messages is still sending under it.
+  DELETE FROM postrider.claim AS c
+   WHERE c.token = ANY (p_done)
+     AND NOT EXISTS (SELECT 1 FROM unnest(c.ids) AS u(id) JOIN postrider.message AS m ON m.id = u.id
+                      WHERE m.token = c.token AND m.state = 'sending')
+$$;
+COMMENT ON FUNCTION postrider.claims_done IS 'Deletes the leases of claims whose messages are all settled.';
+
+CREATE FUNCTION postrider.settle_sent(
+  p_ids uuid[], p_tokens bigint[], p_vendor_ids text[], p_done bigint[])
+RETURNS TABLE (n integer)
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  WITH input AS MATERIALIZED (
+    SELECT i.id, i.token, i.vendor_id, i.n
+      FROM unnest(p_ids, p_tokens, p_vendor_ids) WITH ORDINALITY AS i(id, token, vendor_id, n)
+  ), moved AS (
+    UPDATE postrider.message AS m
+       SET state = 'sent', vendor_id = i.vendor_id, calls = m.calls + 1, reason = NULL, changed_at = clock_timestamp()
+      FROM input AS i
+     WHERE m.id = i.id AND m.token = i.token AND m.state = 'sending'
+    RETURNING i.n, m.kind
+  ), counted AS (
+    INSERT INTO postrider.counter_delta (kind, state, n)
+    SELECT v.kind, d.state, d.sign * v.n
+      FROM (SELECT kind, count(*) AS n FROM moved GROUP BY kind) AS v,
+           (VALUES ('sending'::postrider.state, -1), ('sent', 1)) AS d(state, sign)
+  )
+  SELECT (i.n - 1)::int FROM input AS i WHERE i.n NOT IN (SELECT v.n FROM moved AS v);
+  IF cardinality(p_done) > 0 THEN
+    PERFORM postrider.claims_done(p_done);
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION postrider.settle_sent IS
+  'The common end: first attempt, accepted, no doubt. Returns the positions (from 0) that no longer matched id, token and sending: late news. Ids come sorted.';
+
+CREATE FUNCTION postrider.settle(
+  p_ids uuid[], p_tokens bigint[], p_states text[], p_delays bigint[], p_dues text[], p_attempts integer[],
+  p_calls integer[], p_doubts integer[], p_vendor_ids text[], p_reasons text[], p_outcomes text[],
+  p_phases text[], p_codes text[], p_details text[], p_ages bigint[], p_done bigint[])
+RETURNS TABLE (n integer)
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  RETURN QUERY
+  WITH input AS MATERIALIZED (
+    SELECT i.*
+      FROM unnest(p_ids, p_tokens, p_states, p_delays, p_dues, p_attempts, p_calls, p_doubts, p_vendor_ids,
+                  p_reasons, p_outcomes, p_phases, p_codes, p_details, p_ages) WITH ORDINALITY
+        AS i(id, token, state, delay_ms, due, attempts, calls, doubts, vendor_id,
+             reason, outcome, phase, code, detail, age_ms, n)
+  ), moved AS (
+    UPDATE postrider.message AS m
+       SET state = CASE WHEN m.taken THEN 'sent' ELSE i.state END::postrider.state,
+           due = CASE WHEN m.taken OR i.state <> 'pending' THEN NULL
+                      ELSE coalesce(i.due::timestamptz, v_now + i.delay_ms * interval '1 millisecond') END,
+           attempts = i.attempts, calls = m.calls + i.calls, doubts = i.doubts,
+           doubt_since = CASE WHEN i.doubts = 0 THEN NULL
+                              WHEN m.doubt_since IS NULL THEN v_now - i.age_ms * interval '1 millisecond'
+                              ELSE m.doubt_since END,
+           vendor_id = coalesce(i.vendor_id, m.vendor_id), reason = i.reason, changed_at = v_now
+      FROM input AS i
+     WHERE m.id = i.id AND m.token = i.token AND m.state = 'sending'
+    RETURNING i.n, m.kind, m.state, m.provider
+  ), kept AS (
+    INSERT INTO postrider.attempt (message_id, token, outcome, provider, phase, code, detail, vendor_id, started_at, ended_at)
+    SELECT i.id, i.token, i.outcome::postrider.outcome, v.provider, i.phase, i.code, i.detail, i.vendor_id,
+           v_now - i.age_ms * interval '1 millisecond', v_now
+      FROM input AS i JOIN moved AS v ON v.n = i.n
+     WHERE i.outcome IS NOT NULL
+    ON CONFLICT DO NOTHING
+  ), counted AS (
+    INSERT INTO postrider.counter_delta (kind, state, n)
+    SELECT v.kind, v.state, count(*) FROM moved AS v GROUP BY v.kind, v.state
+    UNION ALL
+    SELECT v.kind, 'sending', -count(*) FROM moved AS v GROUP BY v.kind
+  )
+  SELECT (i.n - 1)::int FROM input AS i WHERE i.n NOT IN (SELECT v.n FROM moved AS v);
+  IF cardinality(p_done) > 0 THEN
+    PERFORM postrider.claims_done(p_done);
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION postrider.settle IS
+  'Every other end: what decide said, and the attempt''s record. A row without outcome was never sent: its attempt and its due time come back. Returns the positions that no longer matched.';
+
+CREATE FUNCTION postrider.release(p_token bigint, p_lease_ms bigint) RETURNS integer
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+  v_ids uuid[];
+  v_now timestamptz := clock_timestamp();
+  v_n integer;
+BEGIN
+  -- The claim's COMMIT may still be under way on a dead connection. Its lease row and this one meet
+  -- on the primary key: either it is committed and we see its ids, or this tombstone makes it fail.
+  INSERT INTO postrider.claim AS c (token, lane, claimed_at, lease_until, ids)
+  VALUES (p_token, 0, v_now, v_now + p_lease_ms * interval '1 millisecond', '{}')
+  ON CONFLICT (token) DO UPDATE SET lane = c.lane RETURNING c.ids INTO v_ids;
+  WITH moved AS (
+    UPDATE postrider.message AS m
+       SET state = 'pending', due = m.changed_at, attempts = m.attempts - 1, changed_at = v_now
+      FROM (SELECT u.id FROM unnest(v_ids) AS u(id) ORDER BY u.id) AS i
+     WHERE m.id = i.id AND m.token = p_token AND m.state = 'sending'
+    RETURNING m.kind
+  ), counted AS (
+    INSERT INTO postrider.counter_delta (kind, state, n)
+    SELECT v.kind, d.state, d.sign * v.n
+      FROM (SELECT kind, count(*) AS n FROM moved GROUP BY kind) AS v,
+           (VALUES ('sending'::postrider.state, -1), ('pending', 1)) AS d(state, sign)
+  )
+  SELECT count(*) INTO v_n FROM moved;
+  IF v_ids <> '{}' THEN
+    PERFORM postrider.claims_done(ARRAY[p_token]);
+  END IF;
+  RETURN v_n;
+END
+$$;
+COMMENT ON FUNCTION postrider.release IS
+  'Gives back a claim whose COMMIT answer was lost, unsent and with its attempt; if it never committed, leaves a tombstone so that it cannot commit later.';
+
+CREATE FUNCTION postrider.sweep_look() RETURNS TABLE (
+  token bigint, worker bigint, over_ms bigint, age_ms bigint, n integer)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT c.token, coalesce(c.worker, 0), (extract(epoch FROM clock_timestamp() - c.lease_until) * 1000)::bigint,
+         (extract(epoch FROM clock_timestamp() - c.claimed_at) * 1000)::bigint, cardinality(c.ids)
+    FROM postrider.claim AS c
+  UNION ALL
+  SELECT NULL, NULL, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, NULL, NULL
+$$;
+COMMENT ON FUNCTION postrider.sweep_look IS
+  'Every lease and how long it is over (negative: still running). The row without a token is the database''s clock in ms.';
+
+CREATE FUNCTION postrider.sweep_rows(p_token bigint) RETURNS TABLE (
+  id uuid, kind text, provider text, attempts integer, calls integer, doubts integer,
+  life_ms bigint, doubt_age_ms bigint, age_ms bigint)
+LANGUAGE sql VOLATILE
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+  WITH gone AS (DELETE FROM postrider.claim AS c WHERE c.token = p_token AND c.ids = '{}')
+  SELECT m.id, m.kind, m.provider, m.attempts::int, m.calls, m.doubts::int,
+         (extract(epoch FROM m.expires_at - clock_timestamp()) * 1000)::bigint,
+         (extract(epoch FROM clock_timestamp() - m.doubt_since) * 1000)::bigint,
+         (extract(epoch FROM clock_timestamp() - m.changed_at) * 1000)::bigint
+    FROM postrider.claim AS c CROSS JOIN unnest(c.ids) AS u(id) JOIN postrider.message AS m ON m.id = u.id
+   WHERE c.token = p_token AND m.token = p_token AND m.state = 'sending'
+   ORDER BY m.id
+$$;
+COMMENT ON FUNCTION postrider.sweep_rows IS
+  'What is still sending under a claim whose lease is over. The sweeper judges it unknown and settles it like any other outcome; a late settle of the old worker and this one cannot both match.';
+
+CREATE FUNCTION postrider.late_read(p_ids uuid[], p_tokens bigint[]) RETURNS TABLE (
+  n integer, state text, token bigint, kind text, provider text, attempts integer, calls integer, doubts integer,
+  vendor_id text, taken boolean, life_ms bigint, doubt_age_ms bigint, recorded text, other_vendor_id text)
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+  SELECT (i.n - 1)::int, m.state::text, m.token, m.kind, m.provider, m.attempts::int, m.calls, m.doubts::int, m.vendor_id, m.taken,
+         (extract(epoch FROM m.expires_at - clock_timestamp()) * 1000)::bigint,
+         (extract(epoch FROM clock_timestamp() - m.doubt_since) * 1000)::bigint,
+         a.outcome::text, a.vendor_id
+    FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS i(id, token, n)
+    JOIN postrider.message AS m ON m.id = i.id
+    LEFT JOIN postrider.attempt AS a ON a.message_id = i.id AND a.token = i.token
+$$;
+COMMENT ON FUNCTION postrider.late_read IS 'Where messages stand, and what is on record for one of their attempts, when late news of it comes.';
+
+CREATE FUNCTION postrider.late_write(
+  p_id uuid, p_seen_token bigint, p_seen_state text, p_seen_doubts integer,
+  p_state text, p_delay_ms bigint, p_doubts integer, p_taken boolean, p_vendor_id text, p_reason text,
+  p_token bigint, p_outcome text, p_phase text, p_code text, p_detail text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_kind text;
+  v_provider text;
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  UPDATE postrider.message AS m
+     SET state = p_state::postrider.state,
+         due = CASE WHEN p_state = 'pending' THEN coalesce(m.due, v_now + p_delay_ms * interval '1 millisecond') END,
+         doubts = p_doubts, doubt_since = CASE WHEN p_doubts > 0 THEN coalesce(m.doubt_since, v_now) END,
+         taken = p_taken, vendor_id = coalesce(p_vendor_id, m.vendor_id), reason = p_reason, changed_at = v_now
+   WHERE m.id = p_id AND m.token = p_seen_token AND m.state = p_seen_state::postrider.state AND m.doubts = p_seen_doubts
+  RETURNING m.kind, m.provider INTO v_kind, v_provider;
+  IF NOT FOUND THEN
+    RETURN false; -- it moved meanwhile: read again, decide again
+  END IF;
+  IF p_state <> p_seen_state THEN
+    INSERT INTO postrider.counter_delta (kind, state, n)
+    VALUES (v_kind, p_seen_state::postrider.state, -1), (v_kind, p_state::postrider.state, 1);
+  END IF;
+  INSERT INTO postrider.attempt AS a (message_id, token, outcome, provider, phase, code, detail, vendor_id, started_at, ended_at)
+  VALUES (p_id, p_token, p_outcome::postrider.outcome, v_provider, p_phase, p_code, p_detail, p_vendor_id, v_now, v_now)
+  ON CONFLICT (message_id, token) DO UPDATE
+     SET outcome = excluded.outcome, phase = excluded.phase, code = excluded.code, detail = excluded.detail,
+         vendor_id = coalesce(excluded.vendor_id, a.vendor_id), ended_at = excluded.ended_at
+   WHERE a.outcome = 'unknown';
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION postrider.late_write IS
+  'Stores what late news of an attempt changed, if the message is still as it was read. A recorded outcome other than unknown never changes.';
+
+CREATE FUNCTION postrider.withdraw(p_ids uuid[], p_reason text) RETURNS integer
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_n integer;
+BEGIN
+  WITH moved AS (
+    UPDATE postrider.message AS m
+       SET state = 'unknown', doubts = m.doubts + 1, doubt_since = coalesce(m.doubt_since, m.changed_at),
+           reason = p_reason, changed_at = clock_timestamp()
+     WHERE m.id = ANY (p_ids) AND m.state = 'sent'
+    RETURNING m.id, m.token, m.kind, m.provider, m.vendor_id
+  ), kept AS (
+    INSERT INTO postrider.attempt AS a (message_id, token, outcome, provider, phase, code, vendor_id, started_at, ended_at)
+    SELECT v.id, v.token, 'unknown', v.provider, 'complete', p_reason, v.vendor_id, clock_timestamp(), clock_timestamp() FROM moved AS v
+    ON CONFLICT (message_id, token) DO UPDATE SET outcome = 'unknown', code = excluded.code
+  ), counted AS (
+    INSERT INTO postrider.counter_delta (kind, state, n)
+    SELECT v.kind, d.state, d.sign * v.n
+      FROM (SELECT kind, count(*) AS n FROM moved GROUP BY kind) AS v,
+           (VALUES ('sent'::postrider.state, -1), ('unknown', 1)) AS d(state, sign)
+  )
+  SELECT count(*) INTO v_n FROM moved;
+  RETURN v_n;
+END
+$$;
+COMMENT ON FUNCTION postrider.withdraw IS
+  'Takes back the evidence of an acceptance (one vendor id came for two messages): sent becomes unknown.';
+
+-- House-keeping ----------------------------------------------------------------------------------
+
+CREATE FUNCTION postrider.fold_counters() RETURNS integer
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_n integer;
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(hashtext('postrider.fold_counters')) THEN
+    RETURN 0; -- another worker is at it
+  END IF;
+  WITH gone AS (
+    DELETE FROM postrider.counter_delta RETURNING kind, state, n
+  ), summed AS (
+    SELECT kind, state, sum(n) AS n, count(*) AS rows FROM gone GROUP BY kind, state
+  ), folded AS (
+    INSERT INTO postrider.counter AS c (kind, state, n) SELECT kind, state, n FROM summed
+    ON CONFLICT (kind, state) DO UPDATE SET n = c.n + excluded.n
+  )
+  SELECT coalesce(sum(rows), 0) INTO v_n FROM summed;
+  RETURN v_n;
+END
+$$;
+COMMENT ON FUNCTION postrider.fold_counters IS 'Adds the appended changes to the counters. Every worker calls it; one at a time does it.';
+
+CREATE FUNCTION postrider.hello(p_host text, p_pid integer, p_version text, p_providers text[], p_plugins text[], p_caps text[])
+RETURNS TABLE (worker bigint, identity text, adopted text, durable boolean, clock_ms bigint, schema_version integer)
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  v_worker bigint;
+BEGIN
+  INSERT INTO postrider.provider AS p (name, plugin, caps)
+  SELECT u.name, u.plugin, u.caps::jsonb FROM unnest(p_providers, p_plugins, p_caps) AS u(name, plugin, caps) ORDER BY u.name
+  ON CONFLICT (name) DO UPDATE SET plugin = excluded.plugin, caps = excluded.caps, seen_at = clock_timestamp();
+  INSERT INTO postrider.worker (host, pid, version) VALUES (p_host, p_pid, p_version) RETURNING id INTO v_worker;
+  DELETE FROM postrider.worker AS w WHERE w.seen_at < clock_timestamp() - interval '7 days';
+  RETURN QUERY
+  SELECT v_worker, postrider.identity(), (SELECT i.identity FROM postrider.installation AS i),
+         current_setting('fsync')::boolean AND current_setting('full_page_writes')::boolean
+         AND current_setting('synchronous_commit') <> 'off',
+         (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
+         (SELECT max(v.version) FROM postrider.schema_version AS v);
+END
+$$;
+COMMENT ON FUNCTION postrider.hello IS
+  'A worker introduces itself and learns which database it is on, whether that is the adopted one and whether commits are durable.';
+
+CREATE FUNCTION postrider.check_house() RETURNS TABLE (identity text, adopted text, durable boolean, schema_version integer)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT postrider.identity(), (SELECT i.identity FROM postrider.installation AS i),
+         current_setting('fsync')::boolean AND current_setting('full_page_writes')::boolean
+         AND current_setting('synchronous_commit') <> 'off',
+         (SELECT max(v.version) FROM postrider.schema_version AS v)
+$$;
+COMMENT ON FUNCTION postrider.check_house IS 'After a reconnect: is this still the same, adopted, durable database?';
+
+CREATE FUNCTION postrider.beat(p_worker bigint, p_stats text, p_stopped boolean) RETURNS void
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+  UPDATE postrider.worker AS w
+     SET seen_at = clock_timestamp(), stats = p_stats::jsonb, stopped_at = CASE WHEN p_stopped THEN clock_timestamp() END
+   WHERE w.id = p_worker
+$$;
+COMMENT ON FUNCTION postrider.beat IS 'A sign of life, with figures for the dashboard.';
+
+CREATE FUNCTION postrider.adopt() RETURNS text
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  WITH logged AS (
+    INSERT INTO postrider.operator_log (action, reason) VALUES ('adopt', postrider.identity())
+  )
+  INSERT INTO postrider.installation AS i (identity) VALUES (postrider.identity())
+  ON CONFLICT (one) DO UPDATE SET identity = excluded.identity, adopted_at = clock_timestamp(), adopted_by = session_user
+  RETURNING i.identity
+$$;
+COMMENT ON FUNCTION postrider.adopt IS
+  'Declares this database the one to send from. Needed once after a restore, a copy or a promotion; migrate does it for a new one.';
+
+SELECT postrider.adopt();
