@@ -1,0 +1,100 @@
+/* serve.h - the worker's own small HTTP server, inside its libev loop.
+ *
+ * libmicrohttpd without a thread of its own: its epoll descriptor is one watcher of the loop, its
+ * next timeout one timer. Handlers answer at once from memory; nothing here waits.
+ *
+ * Routes are exact paths. GET routes answer HEAD too. A `guarded` route needs the admin token
+ * (`Authorization: Bearer TOKEN`, or for GET and HEAD the cookie `postrider_token=TOKEN`; a cookie
+ * never authorises a change, so another site cannot make a browser do one). Without a token
+ * configured, guarded routes answer only a peer on the loopback interface that names a loopback
+ * host and comes through no proxy: otherwise any web page could reach them by rebinding its own
+ * name to 127.0.0.1.
+ *
+ * Every answer carries nosniff, no-store, no-referrer, a Content-Security-Policy that allows
+ * nothing from outside (a handler may set its own, stricter or with a script's hash), and a body
+ * for errors in JSON. */
+#ifndef POSTRIDER_IO_SERVE_H
+#define POSTRIDER_IO_SERVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "worker/core/err.h"
+
+struct ev_loop;
+struct serve;
+
+enum { /* serve_route.methods, a set */
+       SERVE_GET = 1u << 0,
+       SERVE_POST = 1u << 1
+};
+
+/* Borrowed: all of it is valid until the handler returns. */
+struct serve_request {
+    unsigned method; /* SERVE_GET (HEAD too) or SERVE_POST */
+    const char *path;
+    const void *body; /* POST only; not zero terminated */
+    size_t body_len;
+    void *priv_; /* serve's own */
+};
+
+/* A query parameter (NULL when absent, "" when without value) or a header. Borrowed. */
+const char *serve_query(const struct serve_request *req, const char *name);
+const char *serve_header(const struct serve_request *req, const char *name);
+
+enum { SERVE_REPLY_HEADERS = 6 };
+
+struct serve_reply {
+    unsigned status;          /* 0 is taken as 500 */
+    const char *content_type; /* static text; NULL = "text/plain; charset=utf-8" */
+    char *body;               /* taken: freed by serve with free(); NULL = empty */
+    size_t body_len;          /* 0 with a body: strlen(body) */
+    const void *fixed;        /* instead of body: bytes that live as long as the process */
+    size_t fixed_len;
+    /* Extra headers, copied when the handler returns; name NULL ends the list. A name that serve
+     * sets itself (Content-Security-Policy, Cache-Control) replaces serve's. */
+    struct {
+        const char *name, *value;
+    } headers[SERVE_REPLY_HEADERS];
+};
+
+/* `reply` comes zeroed. */
+typedef void serve_handler(void *arg, const struct serve_request *req, struct serve_reply *reply);
+
+struct serve_route {
+    const char *path; /* exact, from '/' */
+    unsigned methods;
+    bool guarded;
+    serve_handler *handle;
+};
+
+/* 0 = the default in brackets. */
+struct serve_options {
+    const char *listen; /* "127.0.0.1:8025", "[::1]:8025", ":8025" (every address), port 0 = any */
+    const char *token;  /* NULL or "" = none configured; copied */
+    unsigned connections; /* at most open at once (64) */
+    unsigned per_address; /* of them from one address (32) */
+    unsigned timeout_s;   /* a connection idle this long is closed (15) */
+    size_t body_max;      /* a longer request body is refused with 413 (64 KiB) */
+};
+
+/* Binds and starts answering when the loop runs. `routes` is borrowed until serve_free and may
+ * be changed by nobody; `arg` goes to every handler. Host names in `listen` are not looked up: an
+ * address or "localhost". Errors: -EINVAL (listen), -EADDRINUSE, -EACCES, -ENOMEM, -EIO. */
+int serve_new(struct ev_loop *loop, const struct serve_options *opt,
+              const struct serve_route *routes, size_t n, void *arg, struct serve **ret_serve,
+              struct err *err);
+
+/* The port in use, also when 0 was asked. */
+int serve_port(const struct serve *s);
+
+/* Where it listens, "127.0.0.1:8025", for the log. Borrowed. */
+const char *serve_address(const struct serve *s);
+
+/* Replaces the token (SIGHUP); NULL or "" = none. Returns 0 or -ENOMEM (the old one stays). */
+int serve_set_token(struct serve *s, const char *token);
+
+/* Closes every connection. Not from inside a handler. NULL is fine; returns NULL. */
+struct serve *serve_free(struct serve *s);
+
+#endif
