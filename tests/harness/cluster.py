@@ -24,7 +24,7 @@ import urllib.parse
 
 import psycopg2
 
-from tests.harness import clean
+from . import clean
 
 SETTINGS = {
     "max_connections": 200,
@@ -228,7 +228,7 @@ class Cluster:
 
     def migrated(self):
         """A fresh database at the newest schema: a copy of one that the program migrated."""
-        from tests.harness.procs import migrate
+        from .procs import migrate
         return self.createdb(self.template("migrated", migrate))
 
 
