@@ -20,10 +20,10 @@ COMMENT ON TYPE postrider.outcome IS 'What one attempt proved.';
 
 CREATE FUNCTION postrider.uuid7(at timestamptz DEFAULT clock_timestamp()) RETURNS uuid
 LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
-  SELECT (lpad(to_hex(us / 1000), 12, '0')
-          || to_hex(28672 + (us % 1000) * 4096 / 1000)
+  -- Time in 1/4096 ms is the first 48 bits and the 12 behind the version, in one number. One
+  -- expression, so that the planner inlines it: a bulk insert calls it once a row.
+  SELECT (overlay('0' || to_hex((date_part('epoch', at) * 4096000)::bigint) PLACING '7' FROM 13 FOR 0)
           || substr(gen_random_uuid()::text, 20))::uuid
-    FROM (SELECT (extract(epoch FROM at) * 1000000)::bigint AS us) AS t
 $$;
 COMMENT ON FUNCTION postrider.uuid7 IS
   'A version 7 UUID (RFC 9562): milliseconds, then 12 bits of the millisecond''s fraction, then random bits.';
