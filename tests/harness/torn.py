@@ -333,7 +333,7 @@ class TornServer:
     # the idle connections
 
     def inject(self, data: Optional[bytes] = None) -> int:
-        """Puts `data` on every idle connection (all are waiting for a request); returns how many."""
+        """Puts `data` on every connection that waits for a request; returns how many."""
         conns = [conn for conn in self._open_conns() if conn.idle]
         for conn in list(conns):
             try:

@@ -1,4 +1,4 @@
-"""What can fail before a request is sent: certificates of our own, a closed port, a swallowed SYN."""
+"""What can fail before a request is sent: certificates, a closed port, a swallowed SYN."""
 import os
 import socket
 import subprocess

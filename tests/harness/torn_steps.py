@@ -254,7 +254,7 @@ def answer_then_stale(data: Optional[bytes] = None, wait: Wait = 0.0,
 
 def answer_then_close(when: str = "now", end: str = "fin", step: Optional[Step] = None) -> Step:
     """Answer as if the connection stayed, then close it "now" or "on_next": when the first bytes of
-    the next request arrive. With fin that next request is still read into the ledger, never taken."""
+    the next request arrive. With fin that request is still read into the ledger, never taken."""
     first = step or answer()
 
     def play(conn, request: Request) -> None:
@@ -271,7 +271,7 @@ def answer_then_close(when: str = "now", end: str = "fin", step: Optional[Step] 
 
 
 def in_order(steps, then: Optional[Step] = None) -> Callable[[Request], Step]:
-    """The nth request meets the nth step, whatever its key; later ones `then` (an honest answer)."""
+    """The nth request meets the nth step, whatever its key; later ones `then`."""
     left = iter(list(steps))
     rest = then or answer()
     return lambda _request: next(left, rest)
