@@ -52,6 +52,8 @@ struct config {
     char *log_level;                   /* "error" | "warn" | "info" | "debug" */
     struct config_provider *providers; /* in file order, at least one */
     size_t providers_count;
+    char **notes; /* what reading noticed; config_warnings tells them */
+    size_t notes_count;
 };
 
 /* Reads a file. Messages begin with the path. -ENOENT and the like: could not read; -EINVAL:
