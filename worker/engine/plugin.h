@@ -38,7 +38,7 @@ struct plugin_verdict {
     char *id;               /* the vendor's id, at most 512 bytes, never shortened */
     char *code;             /* the vendor's error code, shortened */
     char *detail;           /* the vendor's or the plugin's words, shortened */
-    int64_t retry_after_ms; /* -1: none; not capped here */
+    int64_t retry_after_ms; /* -1: none; at most a week */
     bool opt_out;           /* only with PROVIDER_REJECTED */
     const char *fault;      /* static; not NULL: the plugin broke the rules, and how */
 };
