@@ -1,0 +1,244 @@
+#include "worker/core/decide.h"
+
+#include <string.h>
+
+#include "worker/core/backoff.h"
+
+static bool within_window(const struct capability *cap, int64_t since_ms, int64_t now_ms)
+{
+    /* The whole resend has to fit: the vendor forgets the key at its own hour. */
+    return cap->dedup && now_ms >= since_ms &&
+           now_ms - since_ms < cap->dedup_window_ms - cap->call_ms;
+}
+
+static struct decision final(const struct view *v, enum msg_state state, int doubts,
+                             const char *reason)
+{
+    return (struct decision){
+        .state = state, .attempts = v->attempts, .doubts = doubts, .reason = reason};
+}
+
+/* Not taken by anybody, as far as is proven: failed, or unknown while a doubt is left (R7). */
+static struct decision given_up(const struct view *v, int doubts, const char *reason)
+{
+    return final(v, doubts > 0 ? MSG_UNKNOWN : MSG_FAILED, doubts, reason);
+}
+
+/* Waits `delay_ms`, unless the message's life ends first: nothing is planned past expiry. */
+static struct decision wait(const struct view *v, int attempts, int doubts, int64_t delay_ms,
+                            const char *reason)
+{
+    struct decision d = {.state = MSG_PENDING,
+                         .attempts = attempts,
+                         .doubts = doubts,
+                         .pinned = doubts > 0,
+                         .reason = reason};
+
+    if (v->now_ms >= v->expires_ms || delay_ms >= v->expires_ms - v->now_ms) {
+        d.state = doubts > 0 ? MSG_UNKNOWN : MSG_EXPIRED;
+        d.pinned = false;
+        return d;
+    }
+    d.due_ms = v->now_ms + (delay_ms > 0 ? delay_ms : 0);
+    return d;
+}
+
+static int64_t backoff(const struct policy *p, const struct view *v, int n)
+{
+    return backoff_ms(p->backoff_base_ms, p->backoff_cap_ms, n > 0 ? (uint32_t)n : 1u, v->jitter);
+}
+
+/* The vendor surely did not take it and the message is not at fault: the attempt comes back
+ * (R8). The provider's own pause does the waiting, so the message waits only a little. */
+static struct decision give_back(const struct policy *p, const struct view *v,
+                                 int64_t retry_after_ms, const char *reason)
+{
+    int64_t delay = backoff(p, v, 1);
+
+    if (v->calls >= p->max_calls)
+        return given_up(v, v->doubts, "too many calls");
+    if (delay < retry_after_ms)
+        delay = retry_after_ms;
+    return wait(v, v->attempts > 0 ? v->attempts - 1 : 0, v->doubts, delay, reason);
+}
+
+static struct decision try_again(const struct policy *p, const struct view *v, int doubts,
+                                 int64_t retry_after_ms, const char *reason)
+{
+    int64_t delay = backoff(p, v, v->attempts);
+
+    if (v->attempts >= p->max_attempts || v->calls >= p->max_calls)
+        return given_up(v, doubts, "attempts used up");
+    if (delay < retry_after_ms)
+        delay = retry_after_ms;
+    return wait(v, v->attempts, doubts, delay, reason);
+}
+
+static struct decision in_doubt(const struct policy *p, const struct capability *cap,
+                                const struct view *v)
+{
+    int doubts = v->doubts + 1;
+    int64_t since = v->doubts > 0 ? v->doubt_since_ms : v->started_ms;
+    struct decision d;
+
+    if (within_window(cap, since, v->now_ms))
+        return try_again(p, v, doubts, -1, "resend under the same key");
+    if (p->on_unknown != ON_UNKNOWN_RESEND)
+        return final(v, MSG_UNKNOWN, doubts, "outcome unknown");
+    d = try_again(p, v, doubts, -1, "resend after doubt");
+    d.possible_duplicate = d.state == MSG_PENDING;
+    return d;
+}
+
+static struct decision rejected(const struct capability *cap, const struct view *v)
+{
+    /* Under the same key a de-duplicating vendor would have repeated an acceptance: its
+     * rejection speaks for the earlier attempts too. */
+    if (v->doubts > 0 && within_window(cap, v->doubt_since_ms, v->now_ms))
+        return final(v, MSG_FAILED, 0, "rejected");
+    return given_up(v, v->doubts, "rejected");
+}
+
+static struct decision accepted(const struct capability *cap, const struct view *v)
+{
+    bool same = v->doubts > 0 && within_window(cap, v->doubt_since_ms, v->now_ms);
+
+    return final(v, MSG_SENT, same ? 0 : v->doubts, NULL);
+}
+
+struct decision decide(const struct policy *policy, const struct capability *cap,
+                       const struct view *view, enum outcome outcome, int64_t retry_after_ms)
+{
+    struct decision d;
+
+    switch (outcome) {
+    case OUTCOME_ACCEPTED:
+        return accepted(cap, view);
+    case OUTCOME_REJECTED:
+        return rejected(cap, view);
+    case OUTCOME_THROTTLED:
+        d = give_back(policy, view, retry_after_ms, "throttled");
+        break;
+    case OUTCOME_HELD:
+        d = give_back(policy, view, retry_after_ms, "provider held");
+        break;
+    case OUTCOME_UNREACHED:
+        d = give_back(policy, view, -1, "provider unreached");
+        break;
+    case OUTCOME_REFUSED:
+        d = try_again(policy, view, view->doubts, retry_after_ms, "refused for now");
+        break;
+    case OUTCOME_UNKNOWN:
+    case OUTCOME_MAX_:
+    default:
+        d = in_doubt(policy, cap, view);
+        break;
+    }
+    if (policy->cross_vendor_resend)
+        d.pinned = false;
+    return d;
+}
+
+bool decide_dispatch(const struct policy *policy, const struct capability *cap,
+                     const struct view *view, struct decision *ret_decision)
+{
+    if (view->now_ms >= view->expires_ms) {
+        *ret_decision = wait(view, view->attempts > 0 ? view->attempts - 1 : 0, view->doubts, 0,
+                             "expired before the call");
+        return false;
+    }
+    /* A first counted attempt with a doubt behind it is an operator's retry: allowed by hand. */
+    if (view->doubts == 0 || view->attempts <= 1 || policy->on_unknown == ON_UNKNOWN_RESEND ||
+        within_window(cap, view->doubt_since_ms, view->now_ms))
+        return true;
+    *ret_decision = final(view, MSG_UNKNOWN, view->doubts, "key window over");
+    ret_decision->attempts = view->attempts - 1;
+    return false;
+}
+
+enum fold fold_attempts(const enum outcome *outcomes, unsigned n)
+{
+    enum fold fold = FOLD_NOT_TAKEN;
+
+    for (unsigned i = 0; i < n; i++) {
+        enum fold one = FOLD_DOUBT; /* also for what is outside the enum */
+
+        if (outcomes[i] == OUTCOME_ACCEPTED)
+            one = FOLD_ACCEPTED;
+        else if (outcomes[i] == OUTCOME_REJECTED)
+            one = FOLD_REJECTED;
+        else if (outcomes[i] >= OUTCOME_THROTTLED && outcomes[i] <= OUTCOME_REFUSED)
+            one = FOLD_NOT_TAKEN;
+        if (one > fold)
+            fold = one;
+    }
+    return fold;
+}
+
+static struct late_decision late_accepted(const struct late_view *v)
+{
+    struct late_decision d = {.change = true, .state = MSG_SENT, .doubts = v->doubts - 1};
+
+    if (v->newer_attempt) { /* it cannot be called back; what it finds does not matter any more */
+        d.state = MSG_SENDING;
+        d.taken = true;
+        d.reason = "accepted late";
+    } else {
+        d.taken = v->taken;
+        d.duplicate = v->state == MSG_SENT && !v->same_vendor_id;
+        d.reason = d.duplicate ? "accepted twice" : NULL;
+    }
+    return d;
+}
+
+static struct late_decision late_not_taken(const struct policy *p, const struct late_view *v,
+                                           enum outcome outcome)
+{
+    struct late_decision d = {
+        .change = true, .state = v->state, .doubts = v->doubts - 1, .taken = v->taken};
+
+    d.reason = "doubt cleared";
+    if (d.doubts > 0 || (v->state != MSG_UNKNOWN && v->state != MSG_PENDING))
+        return d;
+    if (outcome == OUTCOME_REJECTED) {
+        d.state = MSG_FAILED;
+        d.reason = "rejected";
+    } else if (v->now_ms >= v->expires_ms) {
+        d.state = MSG_EXPIRED;
+    } else if (v->attempts < p->max_attempts) {
+        d.state = MSG_PENDING;
+    } else {
+        d.state = MSG_FAILED;
+        d.reason = "attempts used up";
+    }
+    return d;
+}
+
+struct late_decision decide_late(const struct policy *policy, const struct late_view *view,
+                                 enum outcome outcome)
+{
+    struct late_decision nothing = {
+        .state = view->state, .doubts = view->doubts, .taken = view->taken};
+
+    /* Only a doubt can be cleared: whatever else is on record was proven and stays. */
+    if (!view->recorded || view->recorded_as != OUTCOME_UNKNOWN || view->doubts <= 0)
+        return nothing;
+    if (outcome == OUTCOME_ACCEPTED)
+        return late_accepted(view);
+    if (outcome > OUTCOME_ACCEPTED && outcome < OUTCOME_UNKNOWN)
+        return late_not_taken(policy, view, outcome);
+    return nothing;
+}
+
+bool on_unknown_parse(const char *name, enum on_unknown *ret)
+{
+    static const char *const names[ON_UNKNOWN_MAX_] = {"hold", "ask", "resend"};
+
+    for (unsigned i = 0; i < ON_UNKNOWN_MAX_; i++) {
+        if (strcmp(name, names[i]) == 0) {
+            *ret = (enum on_unknown)i;
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,104 @@
+/* decide.h - what follows an attempt: the one place where sending again is decided.
+ *
+ * Pure: no clock, no I/O, no allocation. The caller passes the time and acts on the answer.
+ * All times are milliseconds on one axis of the caller's (the worker uses CLOCK_BOOTTIME and
+ * translates lifetimes it got from the database as durations, rule R9).
+ *
+ * A message's state is a fold over its attempts (rule R7): any accepted -> sent; else any doubt ->
+ * by policy; failed only when every attempt is proven not taken. The row carries the fold as
+ * numbers: `doubts` counts attempts whose outcome nobody knows. */
+#ifndef POSTRIDER_CORE_DECIDE_H
+#define POSTRIDER_CORE_DECIDE_H
+
+#include <stdint.h>
+
+#include "worker/core/outcome.h"
+
+enum on_unknown {
+    ON_UNKNOWN_HOLD = 0, /* at most once: what may have been sent is never sent again */
+    ON_UNKNOWN_ASK,      /* ask the vendor first */
+    ON_UNKNOWN_RESEND,   /* at least once, same key */
+    ON_UNKNOWN_MAX_
+};
+
+struct policy {
+    enum on_unknown on_unknown;
+    int max_attempts; /* attempts that count */
+    int max_calls;    /* requests of any outcome: ends endless throttling */
+    int64_t backoff_base_ms, backoff_cap_ms;
+    bool cross_vendor_resend; /* after a doubt another vendor may be tried */
+};
+
+/* What the vendor of this attempt can prove. */
+struct capability {
+    bool dedup;
+    int64_t dedup_window_ms; /* how long it remembers a key */
+    int64_t call_ms;         /* longest a call may last: a resend must end inside the window */
+};
+
+struct view {
+    int attempts; /* that count, the one judged now included */
+    int calls;    /* requests that left, the one judged now included */
+    int doubts;   /* attempts in doubt, the one judged now not included */
+    int64_t now_ms;
+    int64_t expires_ms;
+    int64_t doubt_since_ms; /* start of the first attempt in doubt; unused while doubts == 0 */
+    int64_t started_ms;     /* start of the attempt judged now */
+    double jitter;          /* in [0, 1), the caller's */
+};
+
+struct decision {
+    enum msg_state state;
+    int64_t due_ms; /* with MSG_PENDING: not before */
+    int attempts;   /* what the row's counter becomes */
+    int doubts;
+    bool pinned;             /* the next attempt must go to the same vendor */
+    bool possible_duplicate; /* the next attempt may double the message: count it */
+    const char *reason;      /* static; a word or two a program can compare; NULL with sent */
+};
+
+/* After an attempt that ended in `outcome`; `retry_after_ms` < 0 when the vendor named none. Total:
+ * an outcome outside the enum counts as unknown. due_ms lies in [now, expires). */
+struct decision decide(const struct policy *policy, const struct capability *cap,
+                       const struct view *view, enum outcome outcome, int64_t retry_after_ms);
+
+/* Before a call: may this claimed message be sent at all? Earlier doubts may forbid it once the
+ * vendor's key window is over. Returns true to go ahead; else *ret_decision settles it. */
+bool decide_dispatch(const struct policy *policy, const struct capability *cap,
+                     const struct view *view, struct decision *ret_decision);
+
+/* The fold itself, over closed attempts in any order. */
+enum fold {
+    FOLD_NOT_TAKEN = 0, /* every attempt is proven not taken; another may be made */
+    FOLD_REJECTED,      /* the same, and the vendor will never take it */
+    FOLD_DOUBT,         /* at least one may have been taken */
+    FOLD_ACCEPTED,
+};
+enum fold fold_attempts(const enum outcome *outcomes, unsigned n);
+
+/* Late news: an attempt whose claim is no longer the message's own, or that was already judged
+ * unknown, turns out to be `outcome`. */
+struct late_view {
+    enum msg_state state;     /* of the message now */
+    bool newer_attempt;       /* it is sending under a newer claim */
+    bool recorded;            /* the late attempt is on record ... */
+    enum outcome recorded_as; /* ... as this */
+    bool same_vendor_id;      /* the message has a vendor id and it is the one that came */
+    int attempts, doubts;
+    bool taken;
+    int64_t now_ms, expires_ms;
+};
+struct late_decision {
+    bool change; /* false: nothing is to be written */
+    enum msg_state state;
+    int doubts;
+    bool taken;     /* an acceptance is known while a newer attempt is in the air */
+    bool duplicate; /* two attempts were accepted: count and show it */
+    const char *reason;
+};
+struct late_decision decide_late(const struct policy *policy, const struct late_view *view,
+                                 enum outcome outcome);
+
+bool on_unknown_parse(const char *name, enum on_unknown *ret);
+
+#endif
