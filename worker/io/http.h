@@ -59,38 +59,38 @@ struct http_request {
     const char *body; /* NULL: none */
     size_t body_len;
     int64_t connect_timeout_ms;
-    int64_t timeout_ms;              /* whole call, connect included */
-    bool may_repeat;                 /* vendor de-duplicates: libcurl's own resend is harmless */
-    bool (*may_start)(void *arg);    /* the gate; must be quick and must not call back in */
-    void *arg;                       /* for may_start and done */
+    int64_t timeout_ms;           /* whole call, connect included */
+    bool may_repeat;              /* vendor de-duplicates: libcurl's own resend is harmless */
+    bool (*may_start)(void *arg); /* the gate; must be quick and must not call back in */
+    void *arg;                    /* for may_start and done */
 };
 
 /* Borrowed by the `done` callback; gone when it returns. */
 struct http_result {
-    int permits;          /* 0: surely no byte left */
-    bool complete;        /* final status, headers ended, body whole per its framing */
-    bool dirty;           /* refused because the connection had something waiting */
-    bool tls_untrusted;   /* the vendor's certificate did not verify */
+    int permits;        /* 0: surely no byte left */
+    bool complete;      /* final status, headers ended, body whole per its framing */
+    bool dirty;         /* refused because the connection had something waiting */
+    bool tls_untrusted; /* the vendor's certificate did not verify */
     bool timed_out;
     enum http_phase phase;
-    int status;           /* last final status line read (>= 200), 0 if none */
-    int curl_code;        /* CURLcode, for the record only: it decides nothing */
-    const char *error;    /* libcurl's words, "" when it had none */
+    int status;                        /* last final status line read (>= 200), 0 if none */
+    int curl_code;                     /* CURLcode, for the record only: it decides nothing */
+    const char *error;                 /* libcurl's words, "" when it had none */
     const struct http_header *headers; /* of the final reply; names in lower case */
     size_t headers_count;
-    const char *body;     /* NUL-terminated, at most the pool's body cap */
+    const char *body; /* NUL-terminated, at most the pool's body cap */
     size_t body_len;
-    int64_t connect_us;   /* name look-up + connect + TLS; 0 on a reused connection */
+    int64_t connect_us; /* name look-up + connect + TLS; 0 on a reused connection */
     int64_t total_us;
 };
 
 typedef void http_done_fn(void *arg, const struct http_result *result);
 
 struct http_options {
-    unsigned max_calls;      /* most calls in the air; sizes the connection caches */
-    size_t body_cap;         /* bytes of reply body kept; longer is an incomplete reply */
-    int64_t idle_ms;         /* a connection idle longer is not reused (MAXAGE_CONN) */
-    const char *ca_file;     /* NULL: the system's */
+    unsigned max_calls;  /* most calls in the air; sizes the connection caches */
+    size_t body_cap;     /* bytes of reply body kept; longer is an incomplete reply */
+    int64_t idle_ms;     /* a connection idle longer is not reused (MAXAGE_CONN) */
+    const char *ca_file; /* NULL: the system's */
 };
 
 /* Once per process, before any pool. */
