@@ -174,7 +174,8 @@ deps:
 WITH_DEPS = bash deploy/deps.sh --if-missing && $(MAKE) --no-print-directory $(CORES)
 
 # ---- tests ------------------------------------------------------------------------------------
-RUN = POSTRIDER="$(O)/postrider" POSTRIDER_TESTS="$(O)/tests" \
+# `exec`, here and below: a signal to make must reach the program, not a shell in between.
+RUN = exec env POSTRIDER="$(O)/postrider" POSTRIDER_TESTS="$(O)/tests" \
       ASAN_OPTIONS="abort_on_error=1:detect_leaks=1:$$ASAN_OPTIONS" \
       UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:$$UBSAN_OPTIONS" $(PYTHON) tests/run.py
 
@@ -205,7 +206,7 @@ FUZZ_SECONDS ?= 60
 ## fuzz          run every fuzzer FUZZ_SECONDS (60) under clang's sanitizers
 fuzz:
 	@$(MAKE) --no-print-directory $(CORES) fuzz-programs
-	@POSTRIDER_FUZZ="$(BUILD)/fuzz/fuzz" FUZZ_SECONDS="$(FUZZ_SECONDS)" $(PYTHON) tests/run.py fuzz
+	@exec env POSTRIDER_FUZZ="$(BUILD)/fuzz/fuzz" FUZZ_SECONDS="$(FUZZ_SECONDS)" $(PYTHON) tests/run.py fuzz
 # Optional means: without clang's fuzzer the tests go on and say so.
 fuzz-programs:
 ifdef FUZZ
@@ -221,15 +222,15 @@ endif
 ## demo          a campaign and one-time codes through a killed worker, judged by the phones
 demo:
 	@$(WITH_DEPS) all
-	@POSTRIDER="$(O)/postrider" $(PYTHON) tests/lab/demo.py
+	@exec env POSTRIDER="$(O)/postrider" $(PYTHON) tests/lab/demo.py
 ## lab           the published laboratory: naive loop beside postrider (JOBS=100000)
 lab:
 	@$(WITH_DEPS) all
-	@POSTRIDER="$(O)/postrider" $(if $(JOBS),JOBS="$(JOBS)") $(PYTHON) tests/lab/lab.py
+	@exec env POSTRIDER="$(O)/postrider" $(if $(JOBS),JOBS="$(JOBS)") $(PYTHON) tests/lab/lab.py
 ## bench         messages a second and what they cost (JOBS=200000)
 bench:
 	@$(WITH_DEPS) all
-	@POSTRIDER="$(O)/postrider" $(if $(JOBS),JOBS="$(JOBS)") $(PYTHON) tests/bench/bench.py
+	@exec env POSTRIDER="$(O)/postrider" $(if $(JOBS),JOBS="$(JOBS)") $(PYTHON) tests/bench/bench.py
 
 # ---- code quality -----------------------------------------------------------------------------
 ## lint          format, clang-tidy, cppcheck, shellcheck, layers, headers, banned calls

@@ -27,7 +27,12 @@ from tests.harness.procs import Sandbox, Worker, merged  # noqa: E402
 LIMIT_S = 180
 
 
+def _stop(_number, _frame):
+    raise KeyboardInterrupt  # SystemExit would only fail the test that runs; this ends the session
+
+
 def pytest_configure(config):
+    signal.signal(signal.SIGTERM, _stop)
     config.addinivalue_line("markers", f"limit(seconds): fail after so long instead of {LIMIT_S} s")
 
 

@@ -155,8 +155,8 @@ def part_sql(_):
 
 def part_e2e(args):
     score = Score()
-    report = pathlib.Path(tempfile.mkstemp(prefix="postrider-junit-")[1])
-    try:
+    with tempfile.TemporaryDirectory(prefix="postrider-junit-") as folder:
+        report = pathlib.Path(folder, "report.xml")
         code, _ = child([sys.executable, "-m", "pytest", "-v", "-ra", "--tb=short", "--rootdir=.",
                          "--durations=5", "--durations-min=5", "-p", "no:cacheprovider",
                          f"--junitxml={report}", "tests/e2e", *args],
@@ -165,7 +165,7 @@ def part_e2e(args):
             return score
         try:
             suites = list(xml.etree.ElementTree.parse(report).getroot().iter("testsuite"))
-        except xml.etree.ElementTree.ParseError:
+        except (OSError, xml.etree.ElementTree.ParseError):
             suites = []
         for suite in suites:
             bad = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
@@ -175,8 +175,6 @@ def part_e2e(args):
         if code not in (0, 1) or (code == 1 and not score.failed):
             print(f"        pytest crashed: {how_it_ended(code)}")
             score.failed += 1
-    finally:
-        report.unlink()
     return score
 
 
@@ -264,7 +262,8 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    for deadly in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(deadly, lambda number, _: sys.exit(128 + number))
     try:
         sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:
