@@ -11,7 +11,7 @@
  * name to 127.0.0.1.
  *
  * Every answer carries nosniff, no-store, no-referrer, a Content-Security-Policy that allows
- * nothing from outside (a handler may set its own, stricter or with a script's hash), and a body
+ * nothing from outside (serve_page: only the page's own script and style), and a body
  * for errors in JSON. */
 #ifndef POSTRIDER_IO_SERVE_H
 #define POSTRIDER_IO_SERVE_H
@@ -51,12 +51,18 @@ struct serve_reply {
     size_t body_len;          /* 0 with a body: strlen(body) */
     const void *fixed;        /* instead of body: bytes that live as long as the process */
     size_t fixed_len;
+    char nonce[33]; /* set by serve_page: scripts and styles with this nonce may run */
     /* Extra headers, copied when the handler returns; name NULL ends the list. A name that serve
-     * sets itself (Content-Security-Policy, Cache-Control) replaces serve's. */
+     * sets itself (Cache-Control, say) replaces serve's. */
     struct {
         const char *name, *value;
     } headers[SERVE_REPLY_HEADERS];
 };
+
+/* Answers with a whole page: every "{{nonce}}" in it becomes this answer's nonce, and the policy
+ * lets only <script nonce> and <style nonce> run, and lets them ask this server alone. 0, -ENOMEM,
+ * -EIO. */
+int serve_page(const void *html, size_t len, struct serve_reply *reply);
 
 /* `reply` comes zeroed. */
 typedef void serve_handler(void *arg, const struct serve_request *req, struct serve_reply *reply);

@@ -1,0 +1,651 @@
+#include "worker/io/serve.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ev.h>
+#include <inttypes.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define CLEANUP(f) __attribute__((cleanup(f)))
+
+#define POLICY_NOTHING                                                                             \
+    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+#define POLICY_PAGE                                                                                \
+    "; connect-src 'self'; img-src data:; script-src 'nonce-%s'; style-src 'nonce-%s'"
+
+enum {
+    DEFAULT_CONNECTIONS = 64,
+    DEFAULT_PER_ADDRESS = 32,
+    DEFAULT_TIMEOUT_S = 15,
+    DEFAULT_BODY_MAX = 64 * 1024,
+    CONNECTION_MEMORY = 16 * 1024, /* bounds a request's line and headers */
+    BACKLOG = 64
+};
+
+struct serve {
+    struct ev_loop *loop;
+    ev_io io;
+    ev_timer timer;
+    struct MHD_Daemon *daemon;
+    const struct serve_route *routes;
+    size_t n_routes;
+    void *arg;
+    char *token; /* NULL = none configured */
+    size_t body_max;
+    int port;
+    char *address;
+};
+
+/* One request, from its headers to its answer. */
+struct call {
+    const struct serve_route *route;
+    unsigned method;
+    char *body;
+    size_t len, size;
+};
+
+/* ---- questions a handler may ask ---- */
+
+const char *serve_query(const struct serve_request *req, const char *name)
+{
+    const char *value = NULL;
+    size_t len;
+
+    if (MHD_lookup_connection_value_n(req->priv_, MHD_GET_ARGUMENT_KIND, name, strlen(name), &value,
+                                      &len) != MHD_YES)
+        return NULL;
+    return value ? value : "";
+}
+
+const char *serve_header(const struct serve_request *req, const char *name)
+{
+    return MHD_lookup_connection_value(req->priv_, MHD_HEADER_KIND, name);
+}
+
+/* ---- who may ---- */
+
+/* Takes as long for a wrong token as for a right one; the time tells the length of what was
+ * offered, not what was wanted. */
+static bool token_equal(const char *wanted, const char *offered)
+{
+    size_t wanted_len = strlen(wanted), len = strlen(offered);
+    volatile unsigned char differ = wanted_len != len;
+
+    for (size_t i = 0; i < len; i++)
+        differ = differ | (unsigned char)(offered[i] ^ wanted[i % wanted_len]);
+    return !differ;
+}
+
+static bool token_offered(const struct serve *s, struct MHD_Connection *c, unsigned method)
+{
+    const char *auth = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization");
+    const char *cookie;
+
+    if (auth && strncasecmp(auth, "Bearer ", 7) == 0)
+        return token_equal(s->token, auth + 7 + strspn(auth + 7, " "));
+    if (method != SERVE_GET)
+        return false;
+    cookie = MHD_lookup_connection_value(c, MHD_COOKIE_KIND, "postrider_token");
+    return cookie && token_equal(s->token, cookie);
+}
+
+static bool in_loopback_net(const void *v4)
+{
+    return *(const unsigned char *)v4 == 127;
+}
+
+static bool peer_is_loopback(struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+
+    if (!info || !info->client_addr)
+        return false;
+    if (info->client_addr->sa_family == AF_INET)
+        return in_loopback_net(&((const struct sockaddr_in *)info->client_addr)->sin_addr);
+    if (info->client_addr->sa_family == AF_INET6) {
+        const struct in6_addr *a = &((const struct sockaddr_in6 *)info->client_addr)->sin6_addr;
+
+        return IN6_IS_ADDR_LOOPBACK(a) ||
+               (IN6_IS_ADDR_V4MAPPED(a) && in_loopback_net(&a->s6_addr[12]));
+    }
+    return false;
+}
+
+/* The name the client believes it talks to: a page from elsewhere that had its own name
+ * resolve to 127.0.0.1 still names itself here. */
+static bool host_is_loopback(struct MHD_Connection *c)
+{
+    const char *host = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host");
+    char name[64];
+    struct in_addr v4;
+    size_t len;
+
+    if (!host)
+        return false;
+    len = host[0] == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
+    if (len >= sizeof(name) || len > strlen(host) || (host[len] && host[len] != ':'))
+        return false;
+    memcpy(name, host, len);
+    name[len] = '\0';
+    return strcasecmp(name, "localhost") == 0 || strcmp(name, "[::1]") == 0 ||
+           (inet_pton(AF_INET, name, &v4) == 1 && in_loopback_net(&v4));
+}
+
+static bool through_proxy(struct MHD_Connection *c)
+{
+    return MHD_lookup_connection_value(c, MHD_HEADER_KIND, "X-Forwarded-For") ||
+           MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Forwarded") ||
+           MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Via");
+}
+
+/* 0 = may; else the status to refuse with. */
+static unsigned guard(const struct serve *s, struct MHD_Connection *c, unsigned method)
+{
+    if (s->token)
+        return token_offered(s, c, method) ? 0 : MHD_HTTP_UNAUTHORIZED;
+    return peer_is_loopback(c) && host_is_loopback(c) && !through_proxy(c) ? 0 : MHD_HTTP_FORBIDDEN;
+}
+
+/* ---- answers ---- */
+
+/* Sets a header, in place of one of that name. */
+static void put_header(struct MHD_Response *r, const char *name, const char *value)
+{
+    const char *old = MHD_get_response_header(r, name);
+
+    if (old)
+        MHD_del_response_header(r, name, old);
+    MHD_add_response_header(r, name, value);
+}
+
+static void put_security(struct MHD_Response *r, const struct serve_reply *reply)
+{
+    char policy[sizeof(POLICY_NOTHING) + sizeof(POLICY_PAGE) + 2 * sizeof(reply->nonce)];
+    int n = snprintf(policy, sizeof(policy), "%s", POLICY_NOTHING);
+
+    if (reply->nonce[0])
+        snprintf(policy + n, sizeof(policy) - (size_t)n, POLICY_PAGE, reply->nonce, reply->nonce);
+    put_header(r, "Content-Security-Policy", policy);
+    put_header(r, "X-Content-Type-Options", "nosniff");
+    put_header(r, "Cache-Control", "no-store");
+    put_header(r, "Referrer-Policy", "no-referrer");
+}
+
+/* Takes reply->body. */
+static enum MHD_Result answer_take(struct MHD_Connection *c, struct serve_reply *reply)
+{
+    struct MHD_Response *r;
+    enum MHD_Result queued;
+
+    if (reply->fixed)
+        r = MHD_create_response_from_buffer(reply->fixed_len, (void *)(uintptr_t)reply->fixed,
+                                            MHD_RESPMEM_PERSISTENT);
+    else if (reply->body)
+        r = MHD_create_response_from_buffer(reply->body_len ? reply->body_len : strlen(reply->body),
+                                            reply->body, MHD_RESPMEM_MUST_FREE);
+    else
+        r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    if (!r) {
+        free(reply->body);
+        return MHD_NO; /* closes the connection: out of memory */
+    }
+    put_security(r, reply);
+    put_header(r, "Content-Type",
+               reply->content_type ? reply->content_type : "text/plain; charset=utf-8");
+    for (size_t i = 0; i < SERVE_REPLY_HEADERS && reply->headers[i].name; i++)
+        put_header(r, reply->headers[i].name, reply->headers[i].value);
+    queued =
+        MHD_queue_response(c, reply->status ? reply->status : MHD_HTTP_INTERNAL_SERVER_ERROR, r);
+    MHD_destroy_response(r);
+    return queued;
+}
+
+static enum MHD_Result refuse(struct MHD_Connection *c, unsigned status,
+                              const struct serve_route *route)
+{
+    struct serve_reply reply = {.status = status,
+                                .content_type = "application/json; charset=utf-8"};
+    const char *json;
+
+    switch (status) {
+    case MHD_HTTP_UNAUTHORIZED:
+        json = "{\"error\":\"the admin token is needed\"}\n";
+        reply.headers[0].name = "WWW-Authenticate";
+        reply.headers[0].value = "Bearer realm=\"postrider\"";
+        break;
+    case MHD_HTTP_FORBIDDEN:
+        json = "{\"error\":\"without an admin token this answers only to this host itself\","
+               "\"hint\":\"set admin_token in the configuration\"}\n";
+        break;
+    case MHD_HTTP_NOT_FOUND:
+        json = "{\"error\":\"no such page\"}\n";
+        break;
+    case MHD_HTTP_METHOD_NOT_ALLOWED:
+        json = "{\"error\":\"this page does not take this method\"}\n";
+        reply.headers[0].name = "Allow";
+        reply.headers[0].value = !(route->methods & SERVE_POST)  ? "GET, HEAD"
+                                 : !(route->methods & SERVE_GET) ? "POST"
+                                                                 : "GET, HEAD, POST";
+        break;
+    default:
+        json = "{\"error\":\"the request body is too long\"}\n";
+        break;
+    }
+    reply.fixed = json;
+    reply.fixed_len = strlen(json);
+    return answer_take(c, &reply);
+}
+
+int serve_page(const void *html, size_t len, struct serve_reply *reply)
+{
+    static const char mark[] = "{{nonce}}";
+    unsigned char random[16];
+    const char *from = html, *end = from + len;
+    char *out;
+
+    _Static_assert(sizeof(reply->nonce) == 2 * sizeof(random) + 1, "a nonce is 16 bytes in hex");
+    if (getrandom(random, sizeof(random), GRND_NONBLOCK) != (ssize_t)sizeof(random))
+        return -EIO;
+    for (size_t i = 0; i < sizeof(random); i++)
+        snprintf(reply->nonce + 2 * i, 3, "%02x", random[i]);
+    /* The mark is 9 bytes, the nonce 32: no page can need more than four times its room. */
+    reply->body = out = malloc(4 * len + 1);
+    if (!out)
+        return -ENOMEM;
+    while (from < end) {
+        const char *hit = memmem(from, (size_t)(end - from), mark, sizeof(mark) - 1);
+        size_t plain = (size_t)((hit ? hit : end) - from);
+
+        memcpy(out, from, plain);
+        out += plain;
+        from += plain;
+        if (hit) {
+            memcpy(out, reply->nonce, 2 * sizeof(random));
+            out += 2 * sizeof(random);
+            from += sizeof(mark) - 1;
+        }
+    }
+    *out = '\0';
+    reply->body_len = (size_t)(out - reply->body);
+    reply->content_type = "text/html; charset=utf-8";
+    reply->status = MHD_HTTP_OK;
+    return 0;
+}
+
+/* ---- a request's way ---- */
+
+static unsigned method_read(const char *method)
+{
+    if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0)
+        return SERVE_GET;
+    return strcmp(method, "POST") == 0 ? SERVE_POST : 0;
+}
+
+static const struct serve_route *route_find(const struct serve *s, const char *path)
+{
+    for (size_t i = 0; i < s->n_routes; i++)
+        if (strcmp(s->routes[i].path, path) == 0)
+            return &s->routes[i];
+    return NULL;
+}
+
+/* A declared length is refused before the body is read; libmicrohttpd has already refused one
+ * that is no number. */
+static bool body_declared_too_long(const struct serve *s, struct MHD_Connection *c)
+{
+    const char *text = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Content-Length");
+
+    return text && strtoull(text, NULL, 10) > s->body_max;
+}
+
+static bool body_add(struct call *call, const char *data, size_t len)
+{
+    if (len > call->size - call->len) {
+        size_t size = (call->len + len) * 2;
+        char *body = realloc(call->body, size);
+
+        if (!body)
+            return false;
+        call->body = body;
+        call->size = size;
+    }
+    memcpy(call->body + call->len, data, len);
+    call->len += len;
+    return true;
+}
+
+static enum MHD_Result request_begin(struct serve *s, struct MHD_Connection *c, const char *path,
+                                     const char *method, void **ret_call)
+{
+    const struct serve_route *route = route_find(s, path);
+    unsigned m = method_read(method), no;
+    struct call *call;
+
+    if (!route)
+        return refuse(c, MHD_HTTP_NOT_FOUND, NULL);
+    if (!(route->methods & m))
+        return refuse(c, MHD_HTTP_METHOD_NOT_ALLOWED, route);
+    no = route->guarded ? guard(s, c, m) : 0;
+    if (no)
+        return refuse(c, no, route);
+    if (body_declared_too_long(s, c))
+        return refuse(c, MHD_HTTP_CONTENT_TOO_LARGE, route);
+    call = calloc(1, sizeof(*call));
+    if (!call)
+        return MHD_NO;
+    call->route = route;
+    call->method = m;
+    *ret_call = call;
+    return MHD_YES;
+}
+
+static enum MHD_Result request_answer(struct serve *s, struct MHD_Connection *c, const char *path,
+                                      struct call *call)
+{
+    struct serve_request req = {.method = call->method, .path = path, .priv_ = c};
+    struct serve_reply reply = {0};
+
+    if (call->method == SERVE_POST) {
+        req.body = call->body;
+        req.body_len = call->len;
+    }
+    call->route->handle(s->arg, &req, &reply);
+    return answer_take(c, &reply);
+}
+
+/* Called once for the headers, once for each piece of a body, and once at the end. */
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *path,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *io_len, void **io_call)
+{
+    struct serve *s = arg;
+    struct call *call = *io_call;
+
+    (void)version;
+    if (!call)
+        return request_begin(s, c, path, method, io_call);
+    if (*io_len == 0)
+        return request_answer(s, c, path, call);
+    if (*io_len > s->body_max - call->len) /* it came in chunks and declared nothing */
+        return MHD_NO;
+    if (!body_add(call, data, *io_len))
+        return MHD_NO;
+    *io_len = 0;
+    return MHD_YES;
+}
+
+static void on_completed(void *arg, struct MHD_Connection *c, void **io_call,
+                         enum MHD_RequestTerminationCode why)
+{
+    struct call *call = *io_call;
+
+    (void)arg;
+    (void)c;
+    (void)why;
+    if (call)
+        free(call->body);
+    free(call);
+    *io_call = NULL;
+}
+
+/* ---- the loop ---- */
+
+static void run(struct serve *s)
+{
+    MHD_UNSIGNED_LONG_LONG ms;
+
+    MHD_run(s->daemon);
+    ev_timer_stop(s->loop, &s->timer);
+    if (MHD_get_timeout(s->daemon, &ms) == MHD_YES) {
+        ev_timer_set(&s->timer, (double)ms / 1000., 0.);
+        ev_timer_start(s->loop, &s->timer);
+    }
+}
+
+static void on_io(struct ev_loop *loop, ev_io *w, int events)
+{
+    (void)loop;
+    (void)events;
+    run(w->data);
+}
+
+static void on_timer(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)loop;
+    (void)events;
+    run(w->data);
+}
+
+/* ---- where it listens ---- */
+
+struct listen {
+    char *host; /* "" = every address */
+    const char *port;
+};
+
+static void listen_done(struct listen *l)
+{
+    free(l->host);
+}
+
+/* "host:port", "[v6]:port", ":port". */
+static int listen_parse(const char *text, struct listen *ret, struct err *err)
+{
+    const char *colon = strrchr(text, ':');
+    const char *host = text;
+    size_t len;
+
+    if (!colon || colon[1] == '\0' || strspn(colon + 1, "0123456789") != strlen(colon + 1) ||
+        strlen(colon + 1) > 5 || strtoul(colon + 1, NULL, 10) > UINT16_MAX) {
+        err_set(err, -EINVAL, "listen: \"%s\" is not host:port", text);
+        err_hint(err, "for example 127.0.0.1:8025, [::1]:8025, or :8025 for every address");
+        return -EINVAL;
+    }
+    len = (size_t)(colon - text);
+    if (len >= 2 && host[0] == '[' && host[len - 1] == ']') {
+        host++;
+        len -= 2;
+    } else if (memchr(host, ':', len)) {
+        return err_set(err, -EINVAL, "listen: an IPv6 address needs brackets: [%.*s]%s", (int)len,
+                       text, colon);
+    }
+    ret->host = strndup(host, len);
+    ret->port = colon + 1;
+    return ret->host ? 0 : -ENOMEM;
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+}
+
+static void addrinfo_free(struct addrinfo **list)
+{
+    if (*list)
+        freeaddrinfo(*list);
+}
+
+static int bind_one(const struct addrinfo *a, int *ret_fd)
+{
+    CLEANUP(close_fd)
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int on = 1, off = 0;
+
+    if (fd < 0)
+        return -errno;
+    /* A restart finds its port still in TIME_WAIT; two living workers are still refused. */
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (a->ai_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    if (bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0)
+        return -errno;
+    *ret_fd = fd;
+    fd = -1;
+    return 0;
+}
+
+static int listen_open(const char *text, int *ret_fd, struct err *err)
+{
+    CLEANUP(listen_done) struct listen l = {0};
+    CLEANUP(addrinfo_free) struct addrinfo *list = NULL;
+    struct addrinfo want = {.ai_socktype = SOCK_STREAM,
+                            .ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV};
+    const char *host;
+    int r = listen_parse(text, &l, err);
+
+    if (r < 0)
+        return r;
+    host = strcmp(l.host, "localhost") == 0 ? "127.0.0.1" : l.host;
+    if (!*host)
+        host = "::"; /* every address of both families, where the host has both */
+    r = getaddrinfo(host, l.port, &want, &list);
+    if (r != 0) {
+        err_set(err, -EINVAL, "listen: \"%s\" is not an address of this host", l.host);
+        err_hint(err, "names are not looked up here; write the address, or localhost");
+        return -EINVAL;
+    }
+    r = bind_one(list, ret_fd);
+    if (r == -EAFNOSUPPORT && !*l.host) {
+        freeaddrinfo(list);
+        list = NULL;
+        if (getaddrinfo("0.0.0.0", l.port, &want, &list) == 0)
+            r = bind_one(list, ret_fd);
+    }
+    return r < 0 ? err_set(err, r, "could not listen on %s: %s", text, strerror(-r)) : 0;
+}
+
+static int address_read(struct serve *s, int fd)
+{
+    struct sockaddr_storage a;
+    socklen_t len = sizeof(a);
+    char host[INET6_ADDRSTRLEN], port[8];
+
+    if (getsockname(fd, (struct sockaddr *)&a, &len) != 0 ||
+        getnameinfo((struct sockaddr *)&a, len, host, sizeof(host), port, sizeof(port),
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+        return -EIO;
+    s->port = (int)strtol(port, NULL, 10);
+    if (asprintf(&s->address, a.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port) < 0) {
+        s->address = NULL;
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+/* ---- life ---- */
+
+static unsigned or_default(unsigned n, unsigned otherwise)
+{
+    return n ? n : otherwise;
+}
+
+/* libmicrohttpd owns the listening socket from here on, success or not. */
+static int daemon_start(struct serve *s, const struct serve_options *opt, int fd_take)
+{
+    const union MHD_DaemonInfo *info;
+
+    s->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, fd_take,
+        MHD_OPTION_CONNECTION_LIMIT, or_default(opt->connections, DEFAULT_CONNECTIONS),
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT, or_default(opt->per_address, DEFAULT_PER_ADDRESS),
+        MHD_OPTION_CONNECTION_TIMEOUT, or_default(opt->timeout_s, DEFAULT_TIMEOUT_S),
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT,
+        1, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_END);
+    if (!s->daemon)
+        return -EIO;
+    info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    if (!info)
+        return -EIO;
+    ev_io_init(&s->io, on_io, info->epoll_fd, EV_READ);
+    ev_timer_init(&s->timer, on_timer, 0., 0.);
+    s->io.data = s->timer.data = s;
+    ev_io_start(s->loop, &s->io);
+    run(s);
+    return 0;
+}
+
+static void serve_freep(struct serve **s)
+{
+    *s = serve_free(*s);
+}
+
+int serve_new(struct ev_loop *loop, const struct serve_options *opt,
+              const struct serve_route *routes, size_t n, void *arg, struct serve **ret_serve,
+              struct err *err)
+{
+    CLEANUP(serve_freep) struct serve *s = calloc(1, sizeof(*s));
+    CLEANUP(close_fd) int fd = -1;
+    int taken, r;
+
+    if (!s)
+        return -ENOMEM;
+    s->loop = loop;
+    s->routes = routes;
+    s->n_routes = n;
+    s->arg = arg;
+    s->body_max = opt->body_max ? opt->body_max : DEFAULT_BODY_MAX;
+    r = serve_set_token(s, opt->token);
+    if (r < 0)
+        return r;
+    r = listen_open(opt->listen, &fd, err);
+    if (r < 0)
+        return r;
+    r = address_read(s, fd);
+    if (r < 0)
+        return err_set(err, r, "could not read the address of %s", opt->listen);
+    taken = fd;
+    fd = -1;
+    r = daemon_start(s, opt, taken);
+    if (r < 0)
+        return err_set(err, r, "could not start the HTTP server on %s", opt->listen);
+    *ret_serve = s;
+    s = NULL;
+    return 0;
+}
+
+int serve_port(const struct serve *s)
+{
+    return s->port;
+}
+
+const char *serve_address(const struct serve *s)
+{
+    return s->address;
+}
+
+int serve_set_token(struct serve *s, const char *token)
+{
+    char *copy = token && *token ? strdup(token) : NULL;
+
+    if (token && *token && !copy)
+        return -ENOMEM;
+    free(s->token);
+    s->token = copy;
+    return 0;
+}
+
+struct serve *serve_free(struct serve *s)
+{
+    if (!s)
+        return NULL;
+    if (s->daemon) {
+        ev_io_stop(s->loop, &s->io);
+        ev_timer_stop(s->loop, &s->timer);
+        MHD_stop_daemon(s->daemon);
+    }
+    free(s->token);
+    free(s->address);
+    free(s);
+    return NULL;
+}
