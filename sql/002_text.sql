@@ -56,10 +56,10 @@ $$;
 COMMENT ON FUNCTION postrider.mixed_parts(text, text, integer, integer) IS
     'Internal to segments(): parts of a text in which the characters of the bracket expression wide take two units; single units fit into one message, room into each part of several.';
 
--- The first line answers for short texts without looking at them: n octets are at most n UCS-2
+-- The first branch answers for short texts without looking at them: n octets are at most n UCS-2
 -- units (a character of two units has four octets) and at most 2n septets, and 70 units or
--- 140 septets fit into one message. The second pattern is the default alphabet alone, one
--- septet a character; the fourth is a text without surrogate pairs.
+-- 140 septets fit into one message. The second is the default alphabet alone, one septet a
+-- character; the fourth a text without surrogate pairs. The rest has characters of two units.
 CREATE FUNCTION postrider.segments(body text) RETURNS integer
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE
