@@ -4,6 +4,13 @@
 -- five million rows a minute later. So the functions that touch many messages pin the plan
 -- (index only, nested loop); a test reads the plan back.
 
+CREATE FUNCTION postrider.expired_reason(expires_at timestamptz, seen timestamptz) RETURNS text
+LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
+  SELECT format('expired at %s, seen at %s', to_char(expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+                to_char(seen AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
+$$;
+COMMENT ON FUNCTION postrider.expired_reason IS 'Both times, so that nobody has to guess why a message was too late.';
+
 CREATE FUNCTION postrider.claim(
   p_token bigint, p_worker bigint, p_lane integer, p_kinds text[], p_providers text[], p_open text[],
   p_limit integer, p_lease_ms bigint, p_after_due text, p_after_id text)
@@ -37,9 +44,7 @@ BEGIN
     UPDATE postrider.message AS m
        SET state = CASE WHEN m.expires_at > v_now THEN 'sending'
                         WHEN m.doubts > 0 THEN 'unknown' ELSE 'expired' END::postrider.state,
-           reason = CASE WHEN m.expires_at > v_now THEN m.reason
-                         ELSE 'expired at ' || to_char(m.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
-                              || ', seen ' || to_char(v_now AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END,
+           reason = CASE WHEN m.expires_at > v_now THEN m.reason ELSE postrider.expired_reason(m.expires_at, v_now) END,
            attempts = m.attempts + (m.expires_at > v_now)::int,
            provider = CASE WHEN m.doubts > 0 THEN m.provider
                            ELSE p_providers[array_position(p_kinds, m.kind)] END,
@@ -75,6 +80,45 @@ END
 $$;
 COMMENT ON FUNCTION postrider.claim IS
   'Takes up to p_limit due messages of a lane for this token: state sending, attempt counted, provider named, lease written, all in one commit before any network use. The last row (kind NULL) carries the number picked and the new lower bound. p_providers[i] is the provider for p_kinds[i]; p_open are the providers pinned rows may go to.';
+
+CREATE FUNCTION postrider.expire(p_lane integer, p_look integer DEFAULT 5000) RETURNS integer
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_n integer;
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(hashtext('postrider.expire'), p_lane) THEN
+    RETURN 0; -- another worker is at it
+  END IF;
+  WITH oldest AS MATERIALIZED (
+    SELECT m.id, m.expires_at FROM postrider.message AS m
+     WHERE m.due IS NOT NULL AND m.lane = p_lane AND m.due <= v_now
+     ORDER BY m.due, m.id LIMIT p_look
+  ), picked AS MATERIALIZED (
+    SELECT m.id FROM oldest AS o JOIN postrider.message AS m ON m.id = o.id
+     WHERE o.expires_at <= v_now AND m.due IS NOT NULL
+     ORDER BY m.id FOR UPDATE OF m SKIP LOCKED
+  ), moved AS (
+    UPDATE postrider.message AS m
+       SET state = CASE WHEN m.doubts > 0 THEN 'unknown' ELSE 'expired' END::postrider.state, due = NULL,
+           reason = postrider.expired_reason(m.expires_at, v_now), changed_at = v_now
+      FROM picked AS p WHERE m.id = p.id AND m.due IS NOT NULL
+    RETURNING m.kind, m.state
+  ), counted AS (
+    INSERT INTO postrider.counter_delta (kind, state, n)
+    SELECT v.kind, v.state, count(*) FROM moved AS v GROUP BY v.kind, v.state
+    UNION ALL
+    SELECT v.kind, 'pending', -count(*) FROM moved AS v GROUP BY v.kind
+  )
+  SELECT count(*) INTO v_n FROM moved;
+  RETURN v_n;
+END
+$$;
+COMMENT ON FUNCTION postrider.expire IS
+  'Closes what outlived its usefulness among the oldest due messages of a lane, also while no provider is open. Looks at p_look rows only: the oldest are the first to expire.';
 
 CREATE FUNCTION postrider.tokens(n integer) RETURNS SETOF bigint
 LANGUAGE sql VOLATILE AS $$ SELECT nextval('postrider.claim_token') FROM generate_series(1, n) $$;

@@ -1,0 +1,285 @@
+/* internal.h - what the engine's own files share. Nothing outside worker/engine includes it.
+ *
+ * Ownership: a `struct msg` is owned by the list it is on (ready, waiting, in the air, ending,
+ * a settle under way) and moves from one to the next; a `struct batch` lives until its last
+ * message is settled. Times are CLOCK_BOOTTIME milliseconds unless the name says otherwise. */
+#ifndef POSTRIDER_ENGINE_INTERNAL_H
+#define POSTRIDER_ENGINE_INTERNAL_H
+
+#include <ev.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "worker/core/breaker.h"
+#include "worker/core/decide.h"
+#include "worker/core/err.h"
+#include "worker/core/lease.h"
+#include "worker/engine/config.h"
+#include "worker/engine/engine.h"
+#include "worker/engine/plugin.h"
+#include "worker/engine/report.h"
+#include "worker/io/http.h"
+#include "worker/io/pg.h"
+#include "worker/io/serve.h"
+
+#define POSTRIDER_VERSION "0.1.0"
+
+enum { UUID_LEN = 36, LANES_MAX = 10, BATCH_MAX = 500 };
+
+/* ---- first in, first out ---- */
+
+struct msg;
+struct queue {
+    struct msg *head, **tail;
+    size_t n;
+};
+void queue_init(struct queue *q);
+void queue_push(struct queue *q, struct msg *m);
+void queue_push_front(struct queue *q, struct msg *m);
+struct msg *queue_pop(struct queue *q);
+void queue_move(struct queue *from, struct queue *to); /* appends all */
+
+/* ---- rules and vendors ---- */
+
+struct kind {
+    char *name;
+    int lane;
+    double reserved;
+    char **route; /* NULL: all providers in file order; else NULL-terminated */
+    struct policy policy;
+    bool wake;
+};
+
+/* One provider of one configuration. A reload makes new ones; the old live on until their last
+ * call has ended, so that a message in the air keeps the rules it left with. */
+struct vendor {
+    struct engine *engine;
+    const struct config_provider *conf; /* the vendor's own copy lives in `config` */
+    struct plugin *plugin;
+    struct http_pool *pool;
+    struct capability cap;
+    struct breaker breaker;
+    struct queue waiting; /* claimed, no slot yet */
+    unsigned in_air;
+    unsigned claimed; /* waiting, ready and in the air together */
+    struct report_outcomes outcomes;
+    struct histogram call;
+    int64_t possible_duplicates;
+    struct vendor *next; /* in the list of the retired */
+};
+
+/* A configuration in force, and what was opened for it. Counted by users. */
+struct setup {
+    struct config *config;
+    struct vendor **vendors; /* in file order */
+    size_t n;
+};
+
+/* ---- messages in hand ---- */
+
+struct batch { /* one claim */
+    int64_t token;
+    int64_t t0;  /* before the claim was sent */
+    int64_t end; /* our end of the lease (lease.h) */
+    unsigned total;
+    unsigned settled; /* stored, or found to be another's */
+    unsigned flying;  /* in a settle under way */
+    bool lost_sync;   /* its done mark has to go with a later settle */
+    struct batch *prev, *next;
+};
+
+struct msg {
+    struct msg *next;
+    struct batch *batch;
+    struct vendor *vendor;
+    struct http_call *call; /* while in the air */
+    struct engine *engine;
+    char id[UUID_LEN + 1], key[UUID_LEN + 1];
+    char *texts; /* one allocation for the six below */
+    const char *recipient, *body, *sender, *meta, *kind_name, *due;
+    size_t body_len;
+    struct policy policy; /* as it was when claimed */
+    int lane;
+    int attempts, calls, doubts;
+    int64_t expires, doubt_since;   /* boot */
+    int64_t created_ms, expires_ms; /* epoch, the database's */
+    bool gate_shut;                 /* our own gate said no: not the vendor's fault */
+    /* how it ended */
+    bool called;      /* a request left */
+    bool has_outcome; /* false: never tried; attempt and due time go back */
+    bool swept;       /* found by the sweeper: the batch is not ours */
+    unsigned tries;   /* of storing it */
+    enum outcome outcome;
+    struct decision decision;
+    char *vendor_id, *code, *detail;
+    const char *phase;
+};
+
+/* Late news: what became of an attempt that is no longer ours. */
+struct late {
+    struct late *next;
+    char id[UUID_LEN + 1];
+    int64_t token;
+    enum outcome outcome;
+    char *vendor_id, *code, *detail;
+    const char *phase;
+    unsigned tries;
+};
+
+struct lane {
+    int no;
+    bool used;       /* some kind maps to it */
+    bool wake;       /* some kind of it wants to leave at once */
+    double reserved; /* share of slots kept for it */
+    bool asking;     /* a claim is under way */
+    unsigned asked;  /* rows it asked for */
+    bool more;       /* the last claim was full */
+    bool hint;       /* NOTIFY, or work given back */
+    int64_t poll_at;
+    int64_t full_at; /* last claim over the whole range */
+    unsigned turn;   /* which provider's kinds go first */
+    char *after_due, *after_id;
+    struct queue ready;
+    unsigned in_hand; /* messages of this lane claimed and not ended */
+};
+
+/* ---- the worker ---- */
+
+struct door { /* a connection claims may go over */
+    struct engine *engine;
+    struct pg *pg;
+    const char *name;
+    bool checked; /* this database was looked at since the connection came up */
+    int64_t up_since;
+};
+
+enum { DOOR_URGENT = 0, DOOR_BULK, DOOR_SETTLE, DOOR_HOUSE, DOORS };
+
+struct seen_id { /* vendor ids lately accepted, to notice one given twice */
+    uint64_t hash;
+    char id[UUID_LEN + 1];
+};
+enum { SEEN_IDS = 1 << 15 };
+
+struct engine {
+    struct ev_loop *loop;
+    const struct engine_options *options;
+    struct setup setup;
+    struct vendor *retired;
+    struct kind *kinds;
+    size_t kinds_n;
+    struct lane lanes[LANES_MAX];
+    struct door doors[DOORS];
+    struct serve *serve;
+    struct report report;
+
+    /* house */
+    int64_t worker_id;
+    bool hello_done, adopted, durable, schema_ok;
+    bool kinds_ok;
+    char *identity;
+    int64_t clock_skew_ms;
+
+    /* claims */
+    int64_t *tokens;
+    size_t tokens_n, tokens_cap;
+    bool tokens_asked;
+    int64_t *lost_tokens; /* claims whose COMMIT answer was lost: to be released */
+    size_t lost_n, lost_cap;
+    int64_t claim_pause_until;
+    struct batch *batches;
+    unsigned in_hand; /* messages claimed and not ended */
+    unsigned in_air;
+
+    /* ends */
+    struct queue sent, ended; /* waiting to be stored: the common end, and all others */
+    size_t storing;           /* in settles under way */
+    int64_t *done; /* claims whose last row is stored and whose lease row is still there */
+    size_t done_n, done_cap;
+    bool settle_urgent;
+    int64_t settle_pause_until;
+    struct late *late_head, **late_tail;
+    bool late_busy;
+    struct seen_id *seen;
+
+    /* sweeping */
+    struct sweep_guard guard;
+    bool sweep_busy;
+
+    /* end of life */
+    bool draining, leaving;
+    int64_t drain_until;
+    unsigned cut_off; /* calls ended early, answers not stored */
+    int exit_code;
+
+    struct ev_check check;
+    struct ev_idle idle;
+    struct ev_timer tick, settle_timer, beat, second;
+    struct ev_timer watchdog;
+    struct ev_signal on_term, on_int, on_hup;
+};
+
+/* engine.c */
+int64_t engine_lease_ms(const struct engine *e);
+bool engine_may_claim(const struct engine *e);
+double engine_jitter(void);
+struct kind *engine_kind(const struct engine *e, const char *name);
+void engine_wake(struct engine *e); /* something changed: look for work in this turn */
+void engine_begin_drain(struct engine *e, const char *why);
+void msg_free(struct msg *m);
+struct late *late_free(struct late *l);
+int list_push(int64_t **list, size_t *n, size_t *cap, int64_t value); /* 0 or -ENOMEM */
+
+/* setup.c */
+int setup_open(struct engine *e, const char *path, struct setup *ret, struct err *err);
+void setup_close(struct setup *s);
+void setup_replace(struct engine *e, struct setup *next);
+void setup_reap(struct engine *e); /* frees retired vendors without calls */
+struct vendor *setup_find(const struct engine *e, const char *name);
+struct vendor *setup_route(const struct engine *e, const struct kind *k, int64_t now);
+unsigned vendor_room(const struct vendor *v, int64_t now);
+void engine_reload(struct engine *e);
+
+/* kinds.c */
+void kinds_load(struct engine *e);
+int kinds_check(const struct engine *e, struct err *err);
+void kinds_free(struct engine *e);
+
+/* claim.c */
+void claim_turn(struct engine *e);   /* starts what claims may start now */
+void claim_tokens(struct engine *e); /* keeps tokens in stock */
+void claim_release_lost(struct engine *e);
+void batch_settled(struct engine *e, struct batch *b, unsigned n);
+
+/* dispatch.c */
+void dispatch_turn(struct engine *e, unsigned most);
+bool dispatch_idle(const struct engine *e); /* nothing is ready to start */
+void dispatch_give_back_all(struct engine *e);
+void dispatch_abort_all(struct engine *e);
+
+/* settle.c */
+void settle_push(struct engine *e, struct msg *m);
+void settle_flush(struct engine *e);
+void settle_log_unstored(struct engine *e);
+void settle_done(struct engine *e, int64_t token);
+
+/* late.c */
+void late_push(struct engine *e, const struct msg *m);
+void late_turn(struct engine *e);
+bool seen_twice(struct engine *e, const struct msg *m); /* notes the id; true when another has it */
+
+/* sweep.c */
+void sweep_turn(struct engine *e);
+
+/* house.c */
+int house_open(struct engine *e, const char *dsn, struct err *err);
+void house_second(struct engine *e);
+void house_beat(struct engine *e, bool stopped);
+void house_close(struct engine *e);
+
+/* window.c */
+int window_open(struct engine *e, struct err *err);
+void window_close(struct engine *e);
+
+#endif
