@@ -60,6 +60,7 @@ static const struct {
     {"obsolete asctime form", "Sun Nov  6 08:49:47 1994", HOUR_MS, ABSENT},
     {"another zone", "Sun, 06 Nov 1994 08:49:47 EST", HOUR_MS, ABSENT},
     {"UTC is not GMT here", "Sun, 06 Nov 1994 08:49:47 UTC", HOUR_MS, ABSENT},
+    {"nearly GMT", "Sun, 06 Nov 1994 08:49:47 GNT", HOUR_MS, ABSENT},
     {"lower case", "sun, 06 nov 1994 08:49:47 gmt", HOUR_MS, ABSENT},
     {"weekday across two names", "unM, 06 Nov 1994 08:49:47 GMT", HOUR_MS, ABSENT},
     {"no such day", "Thu, 31 Nov 1994 08:49:47 GMT", HOUR_MS, ABSENT},

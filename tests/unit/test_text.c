@@ -116,6 +116,7 @@ static const struct {
     {"D11 right to left", {{1, "שלום"}}, TEXT_UCS2, 4, 1, 0x5e9, 0},
     {"D11 a combining accent counts apart", {{1, "e\u0301"}}, TEXT_UCS2, 2, 1, 0x301, 1},
     {"the last code point below a pair", {{1, "\xef\xbf\xbf"}}, TEXT_UCS2, 1, 1, 0xffff, 0},
+    {"the first code point of a pair", {{1, "\xf0\x90\x80\x80"}}, TEXT_UCS2, 2, 1, 0x10000, 0},
     {"the highest code point", {{1, "\xf4\x8f\xbf\xbf"}}, TEXT_UCS2, 2, 1, 0x10ffff, 0},
 };
 

@@ -25,9 +25,7 @@ int64_t backoff_ms(int64_t base_ms, int64_t cap_ms, uint32_t n, double jitter01)
         return full;
     if (!(jitter01 > 0.0)) /* written so that NaN comes here too */
         return fixed;
-    /* + 0.5 would round to nearest; cutting keeps the answer below `full`. A double has 53
-     * bits, so a huge `drawn` may round up and must be held. */
-    double share = (double)drawn * jitter01;
-
-    return share < (double)drawn ? fixed + (int64_t)share : full;
+    /* A jitter below 1 is at most 1 - 2^-53, which takes at least one step off the product: it
+     * stays below `drawn` even where the conversion to double had rounded that up. */
+    return fixed + (int64_t)((double)drawn * jitter01);
 }
