@@ -41,17 +41,17 @@ static void free_text(char **text)
 static char *value_text(const json_t *value)
 {
     char *text = NULL;
+    int n = -1;
 
     if (json_is_string(value))
         return strdup(json_string_value(value));
     if (json_is_boolean(value))
         return strdup(json_is_true(value) ? "on" : "off");
-    if (json_is_integer(value) &&
-        asprintf(&text, "%" JSON_INTEGER_FORMAT, json_integer_value(value)) > 0)
-        return text;
-    if (json_is_real(value) && asprintf(&text, "%.17g", json_real_value(value)) > 0)
-        return text;
-    return NULL;
+    if (json_is_integer(value))
+        n = asprintf(&text, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    else if (json_is_real(value))
+        n = asprintf(&text, "%.17g", json_real_value(value));
+    return n > 0 ? text : NULL;
 }
 
 /* "outage_now_for_s" and "slow_now_for_s": a phase that begins with this request. */

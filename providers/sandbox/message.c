@@ -41,12 +41,16 @@ static char *form_decode(const char *s, size_t len)
     if (!out)
         return NULL;
     for (size_t i = 0; i < len; i++) {
-        char c = s[i] == '+' ? ' ' : s[i];
-        if (c == '%' && i + 2 < len && hex_digit(s[i + 1]) >= 0 && hex_digit(s[i + 2]) >= 0) {
-            c = (char)(hex_digit(s[i + 1]) << 4 | hex_digit(s[i + 2]));
+        int high = s[i] == '%' && i + 2 < len ? hex_digit(s[i + 1]) : -1;
+        int low = high >= 0 ? hex_digit(s[i + 2]) : -1;
+        if (low >= 0) {
+            out[n++] = (char)(high * 16 + low);
             i += 2;
+        } else {
+            out[n++] = s[i];
+            if (s[i] == '+')
+                out[n - 1] = ' ';
         }
-        out[n++] = c;
     }
     out[n] = '\0';
     return out;

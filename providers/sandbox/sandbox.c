@@ -267,12 +267,13 @@ static void sandbox_run(struct sandbox *sb)
 {
     ev_signal term;
     ev_signal intr;
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
 
     ev_signal_init(&term, on_signal, SIGTERM);
     ev_signal_init(&intr, on_signal, SIGINT);
     ev_signal_start(sb->loop, &term);
     ev_signal_start(sb->loop, &intr);
-    signal(SIGPIPE, SIG_IGN);
+    sigaction(SIGPIPE, &ignore, NULL);
     announce(sb);
     ev_run(sb->loop, 0);
     ev_signal_stop(sb->loop, &term);
