@@ -54,7 +54,7 @@ DEFINES   = -DPOSTRIDER_PROVIDER_DIR='"$(PREFIX)/lib/postrider/providers"'
 LINK      = -Wl,--as-needed $(FLAVOUR_LINK)
 LIBS     := -lpq -lcurl -ljansson -lev -lmicrohttpd -ldl -lm
 # Plugins are shared objects and may borrow pure core parts; all else is the executable's own.
-PIC       = $(if $(filter providers/% worker/core/%,$<),-fPIC -fvisibility=hidden,-fPIE)
+PIC       = $(if $(filter providers/% worker/core/% tests/unit/badplugins/%,$<),-fPIC -fvisibility=hidden,-fPIE)
 
 # ---- sources ----------------------------------------------------------------------------------
 find_c     = $(sort $(shell find $(1) -name '*.c' 2>/dev/null))
@@ -65,7 +65,9 @@ PLUGINS   := $(filter-out sandbox,$(sort $(patsubst providers/%/,%,$(dir $(wildc
 MIGRATION := $(sort $(wildcard sql/[0-9]*.sql))
 PAGE      := $(wildcard worker/web/index.html)
 UNIT      := $(sort $(wildcard tests/unit/test_*.c tests/unit/*_driver.c))
+BAD       := $(sort $(wildcard tests/unit/badplugins/*.c))
 FUZZERS   := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+BAD       := $(sort $(wildcard tests/unit/badplugins/*.c))
 
 objects     = $(patsubst %.c,$(O)/%.o,$(1))
 plugin_obj  = $(call objects,$(sort $(wildcard providers/$(1)/*.c)))
@@ -74,7 +76,9 @@ GEN_OBJ  := $(O)/gen/migrations.o $(O)/gen/web_index.o
 BINARY   := $(if $(MAIN),$(O)/postrider)
 MODULES  := $(PLUGINS:%=$(O)/providers/%.so)
 TESTS    := $(UNIT:tests/unit/%.c=$(O)/tests/%)
+BAD_SO   := $(BAD:tests/unit/%.c=$(O)/tests/%.so)
 FUZZ_BIN := $(FUZZERS:tests/fuzz/%.c=$(O)/fuzz/%)
+BAD_SO   := $(BAD:tests/unit/badplugins/%.c=$(O)/tests/badplugins/%.so)
 
 .PHONY: all help deps demo test test-unit test-sql test-e2e test-smoke test-programs lint format \
         format-check bench chaos model fuzz fuzz-programs soak lab conformance demo-kannel \
@@ -155,7 +159,12 @@ $(TESTS): $(O)/tests/%: $(O)/tests/unit/%.o $(ARCHIVES)
 	@echo "  LINK  $@"
 	$(Q)$(CC) -pie $(LINK) $(LDFLAGS) -o $@ $< -Wl,--start-group $(ARCHIVES) -Wl,--end-group \
 	    -lcmocka $(LIBS)
-.SECONDARY: $(call objects,$(UNIT) $(FUZZERS))
+# Plugins that break one rule of the ABI each, for test_plugin.
+$(BAD_SO): $(O)/tests/badplugins/%.so: $(O)/tests/unit/badplugins/%.o
+	@echo "  LINK  $@"
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) -shared $(LINK) $(LDFLAGS) -o $@ $<
+.SECONDARY: $(call objects,$(UNIT) $(FUZZERS) $(BAD))
 
 $(FUZZ_BIN): $(O)/fuzz/%: $(O)/tests/fuzz/%.o $(ARCHIVES)
 	@echo "  LINK  $@"
@@ -179,7 +188,7 @@ RUN = exec env POSTRIDER="$(O)/postrider" POSTRIDER_TESTS="$(O)/tests" \
       ASAN_OPTIONS="abort_on_error=1:detect_leaks=1:$$ASAN_OPTIONS" \
       UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:$$UBSAN_OPTIONS" $(PYTHON) tests/run.py
 
-test-programs: all $(TESTS)
+test-programs: all $(TESTS) $(BAD_SO) $(BAD_SO)
 
 ## test          everything below, on a machine that has only Debian; last line N passed, N failed
 test:

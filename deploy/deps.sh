@@ -11,9 +11,8 @@ set -euo pipefail
 
 BUILD="gcc libc6-dev make pkg-config libpq-dev libcurl4-openssl-dev libjansson-dev libev-dev
     libmicrohttpd-dev"
-TEST="libcmocka-dev libtap-parser-sourcehandler-pgtap-perl python3 python3-pytest python3-psycopg2
-    pgbouncer"
-EXTRA="clang clang-format clang-tidy cppcheck shellcheck python3-pyflakes"
+TEST="libcmocka-dev libtap-parser-sourcehandler-pgtap-perl python3 python3-pytest python3-psycopg2"
+EXTRA="clang clang-format clang-tidy cppcheck shellcheck python3-pyflakes pgbouncer"
 
 installed() {
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
@@ -61,21 +60,31 @@ missing() {
     done
 }
 
-# A fresh postgresql-N would make and start a cluster on 5432. Nobody asked for one: switch that
-# off for this installation and give the distribution's own file back afterwards.
+# A fresh postgresql-N would make and start a cluster on 5432, and pgbouncer a daemon. Nobody asked
+# for either: switch that off for this installation and leave the machine's own rules as they were.
 CREATECLUSTER=/etc/postgresql-common/createcluster.conf
-without_cluster() {
-    local ours=
+POLICY=/usr/sbin/policy-rc.d
+apt_install() {
+    local cluster='' policy='' ok=0
     if ! installed postgresql-common && [ ! -e "$CREATECLUSTER" ]; then
-        ours=1
-        as_root mkdir -p /etc/postgresql-common
+        cluster=1
+        as_root mkdir -p "${CREATECLUSTER%/*}"
         echo 'create_main_cluster = false' | as_root tee "$CREATECLUSTER" >/dev/null
     fi
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
-        -o Dpkg::Options::=--force-confold -o Dpkg::Use-Pty=0 "$@"
-    if [ -n "$ours" ] && [ -e "$CREATECLUSTER.dpkg-dist" ]; then
-        as_root mv "$CREATECLUSTER.dpkg-dist" "$CREATECLUSTER"
+    if [ ! -e "$POLICY" ]; then
+        policy=1
+        printf '#!/bin/sh\nexit 101\n' | as_root tee "$POLICY" >/dev/null
+        as_root chmod 755 "$POLICY"
     fi
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        -o Dpkg::Options::=--force-confold -o Dpkg::Use-Pty=0 "$@" || ok=$?
+    if [ -n "$policy" ]; then
+        as_root rm -f "$POLICY"
+    fi
+    if [ -n "$cluster" ] && [ -e "$CREATECLUSTER.ucf-dist" ]; then
+        as_root mv "$CREATECLUSTER.ucf-dist" "$CREATECLUSTER"
+    fi
+    return "$ok"
 }
 
 install_missing() {
@@ -91,7 +100,7 @@ install_missing() {
             break
         fi
     done
-    without_cluster "${want[@]}"
+    apt_install "${want[@]}"
 }
 
 has_fuzzer() {
