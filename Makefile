@@ -12,7 +12,6 @@ CC       := $(if $(filter default undefined,$(origin CC)),gcc,$(CC))
 PYTHON   ?= /usr/bin/python3
 PREFIX   ?= /usr/local
 DESTDIR  ?=
-VERSION  := 0.1.0
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DELETE_ON_ERROR:

@@ -168,21 +168,20 @@ class Process:
 
 
 class Sandbox(Process):
-    """The simulated vendor: Sandbox("--latency-p50=20", "--no-dedup", ...)."""
+    """The simulated vendor: Sandbox("--latency-p50=20", "--dedup=off", ...); its knobs and its API
+    are in providers/sandbox/README.md. Send to `.url + "/messages"`."""
 
     def __init__(self, *args):
-        super().__init__("sandbox", ["sandbox", *SANDBOX_LISTEN, *args])
+        super().__init__("sandbox", ["sandbox", "--listen", "127.0.0.1:0", *args])
         self.wait_address()
 
     def api(self, path, method="GET", body=None, timeout=60):
-        """A call of the sandbox's own JSON API; anything but 2xx fails the test."""
+        """A call of the sandbox's own JSON API, "/stats" for /api/stats; anything but 2xx fails."""
+        path = path if path.startswith("/api/") else "/api" + path
         status, text = self.http(path, method, body, timeout=timeout)
         if not 200 <= status < 300:
             raise AssertionError(f"sandbox {method} {path}: {status} {text[:500]!r}")
         return json.loads(text) if text.strip() else None
-
-
-SANDBOX_LISTEN = ["--listen", "127.0.0.1:0"]
 
 
 class Worker(Process):
