@@ -107,6 +107,7 @@ def default_config(dsn, vendor_url):
         "listen": "127.0.0.1:0",
         "in_flight": 64,
         "lease_s": 5,
+        "settle_allowance_ms": 500,
         "providers": {
             "main": {
                 "plugin": "http",
