@@ -32,11 +32,6 @@ enum MHD_Result sb_knobs_get_serve(struct sb_req *r)
     return sb_answer_json(r, 200, o);
 }
 
-static void free_text(char **text)
-{
-    free(*text);
-}
-
 /* The text form of a value, as the command line would give it; NULL when it has none. */
 static char *value_text(const json_t *value)
 {
@@ -77,7 +72,6 @@ static bool set_phase(struct sb_knobs *k, const char *name, const json_t *value,
 static int set_one(struct sb_knobs *k, const char *name, const json_t *value, double now_s,
                    struct err *err)
 {
-    __attribute__((cleanup(free_text))) char *text = NULL;
     int rc = 0;
 
     if (set_phase(k, name, value, now_s, &rc, err))
@@ -85,10 +79,12 @@ static int set_one(struct sb_knobs *k, const char *name, const json_t *value, do
     const struct sb_knob *knob = sb_knobs_find(name);
     if (!knob)
         return err_set(err, -EINVAL, "no knob is called \"%s\"", name);
-    text = value_text(value);
+    char *text = value_text(value);
     if (!text)
         return err_set(err, -EINVAL, "%s must be a number or a string", name);
-    return sb_knob_set(k, knob, text, err);
+    rc = sb_knob_set(k, knob, text, err);
+    free(text);
+    return rc;
 }
 
 /* All or nothing: knobs change together or stay as they are. */

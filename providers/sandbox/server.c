@@ -331,7 +331,11 @@ static int listener_open(struct sandbox *sb, struct err *err)
     const struct addrinfo hints = {.ai_family = AF_UNSPEC,
                                    .ai_socktype = SOCK_STREAM,
                                    .ai_flags = AI_NUMERICSERV | AI_PASSIVE};
-    struct sockaddr_storage bound = {0};
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } bound = {.v6 = {0}};
     socklen_t len = sizeof(bound);
     char port[8];
     int one = 1;
@@ -345,14 +349,13 @@ static int listener_open(struct sandbox *sb, struct err *err)
         return err_set(err, -errno, "could not make a socket: %s", strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     if (bind(fd, ai->ai_addr, ai->ai_addrlen) < 0 || listen(fd, 4096) < 0 ||
-        getsockname(fd, (struct sockaddr *)&bound, &len) < 0) {
+        getsockname(fd, &bound.any, &len) < 0) {
         rc = err_set(err, -errno, "could not listen on %s:%u: %s", sb->host, sb->port,
                      strerror(errno));
         close(fd);
         return rc;
     }
-    sb->port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port
-                                                 : ((struct sockaddr_in *)&bound)->sin_port);
+    sb->port = ntohs(bound.any.sa_family == AF_INET6 ? bound.v6.sin6_port : bound.v4.sin_port);
     sb->listen_fd = fd;
     sb->listening = true;
     ev_io_init(&sb->accept_io, on_accept, fd, EV_READ);
