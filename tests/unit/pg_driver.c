@@ -8,7 +8,11 @@
  *   big TAG N             a text array of N bytes, its length read back
  *   free TAG SQL          pg_free from the statement's callback
  *   state                 up, pending, last error
- *   quit (or end of file) */
+ *   quit (or end of file)
+ *
+ *   pg_driver sync DSN    the blocking half; "\\n" in a line stands for a new line
+ *   exec TAG SQL          one statement with $1 = 'one'
+ *   script TAG SQL        several statements */
 #include "worker/core/err.h"
 #include "worker/io/pg.h"
 
@@ -18,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 #include <unistd.h>
 
 static struct ev_loop *loop;
@@ -26,6 +31,7 @@ static char *input; /* bytes of stdin that are no whole line yet */
 static size_t input_len;
 
 struct job {
+    LIST_ENTRY(job) link;
     char *tag;
     char *sql; /* to repeat, or NULL */
     long left; /* of a burst */
@@ -33,6 +39,9 @@ struct job {
     bool in_order; /* each end of a burst gave back its own number */
     bool free_it;
 };
+
+/* Those of statements whose end is not known; pg_free leaves them to us. */
+static LIST_HEAD(, job) jobs = LIST_HEAD_INITIALIZER(jobs);
 
 static const char *const end_names[] = {"committed", "failed", "lost"};
 
@@ -54,11 +63,13 @@ static struct job *job_new(const char *tag, const char *sql)
     j->tag = strdup(tag);
     j->sql = sql ? strdup(sql) : NULL;
     j->in_order = true;
+    LIST_INSERT_HEAD(&jobs, j, link);
     return j;
 }
 
 static void job_free(struct job *j)
 {
+    LIST_REMOVE(j, link);
     free(j->tag);
     free(j->sql);
     free(j);
@@ -281,12 +292,75 @@ static void on_notify(void *arg, const char *channel, const char *payload)
         json_pack("{s:s, s:s, s:s}", "event", "notify", "channel", channel, "payload", payload));
 }
 
+static void unescape_newlines(char *text)
+{
+    for (char *p = text; (p = strstr(p, "\\n")); p++) {
+        *p = '\n';
+        memmove(p + 1, p + 2, strlen(p + 2) + 1);
+    }
+}
+
+static void sync_command(struct pg_sync *conn, char *line)
+{
+    struct err err = ERR_INIT;
+    struct pg_result *r = NULL;
+    char sqlstate[6] = "";
+    const char *verb = strsep(&line, " ");
+    const char *tag = strsep(&line, " ");
+    int rc = 0;
+
+    unescape_newlines(line);
+    if (strcmp(verb, "script") == 0) {
+        rc = pg_sync_script(conn, line, &err);
+    } else {
+        struct pg_params *p = pg_params_new();
+        pg_add_text(p, "one");
+        rc = pg_sync_exec(conn, line, p, &r, sqlstate, &err);
+    }
+    json_t *names = json_array();
+    for (int i = 0; r && i < pg_cols(r); i++)
+        json_array_append_new(names, json_string(pg_col_name(r, i)));
+    print_take(json_pack("{s:s, s:s, s:s, s:o, s:o, s:b, s:s, s:s?, s:s?}", "event", "end", "tag",
+                         tag, "end", rc ? strerrorname_np(-rc) : "ok", "names", names, "first",
+                         r && pg_rows(r) ? row_json(r, 0) : json_array(), "warned",
+                         r && pg_warned(r), "sqlstate", sqlstate, "error", err.message, "hint",
+                         err.hint));
+    pg_result_free(r);
+    err_done(&err);
+}
+
+static int sync_main(const char *dsn)
+{
+    struct err err = ERR_INIT;
+    struct pg_sync *conn = NULL;
+    char *line = NULL;
+    size_t room = 0;
+    int rc = pg_sync_open(dsn, &conn, &err);
+
+    if (rc) {
+        print_take(json_pack("{s:s, s:s, s:s, s:s?}", "event", "refused", "code",
+                             strerrorname_np(-rc), "error", err_text(&err), "hint", err.hint));
+        err_done(&err);
+        return 1;
+    }
+    print_take(json_pack("{s:s}", "event", "up"));
+    while (getline(&line, &room, stdin) > 0) {
+        line[strcspn(line, "\n")] = '\0';
+        sync_command(conn, line);
+    }
+    free(line);
+    pg_sync_close(conn);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const struct pg_events events = {on_up, on_down, on_notify, NULL};
     struct err err = ERR_INIT;
     ev_io in;
 
+    if (argc == 3 && strcmp(argv[1], "sync") == 0)
+        return sync_main(argv[2]);
     if (argc != 4)
         return 2;
     loop = ev_loop_new(EVFLAG_AUTO);
@@ -302,6 +376,8 @@ int main(int argc, char **argv)
     ev_io_start(loop, &in);
     ev_run(loop, 0);
     pg_free(pg);
+    while (!LIST_EMPTY(&jobs))
+        job_free(LIST_FIRST(&jobs));
     free(input);
     ev_loop_destroy(loop);
     return 0;

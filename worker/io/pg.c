@@ -1,3 +1,4 @@
+#include "worker/core/backoff.h"
 #include "worker/core/err.h"
 #include "worker/io/clock.h"
 #include "worker/io/pg_internal.h"
@@ -43,15 +44,10 @@ static int64_t next_pause(struct pg *pg, bool slow)
     if (pg->state == PG_UP && clock_boot_ms() - pg->up_at >= STEADY)
         pg->failures = 0;
     unsigned n = pg->failures++;
-    int64_t pause = PAUSE_MAX;
 
-    if (n == 0 && !slow)
-        return 0;
-    if (!slow && n < 6)
-        pause = (int64_t)PAUSE_MIN << (n - 1);
-    if (pause > PAUSE_MAX)
-        pause = PAUSE_MAX;
-    return (int64_t)((double)pause * (0.5 + erand48(pg->dice) / 2));
+    if (slow)
+        return backoff_ms(PAUSE_MAX, PAUSE_MAX, 1, erand48(pg->dice));
+    return n ? backoff_ms(PAUSE_MIN, PAUSE_MAX, n, erand48(pg->dice)) : 0;
 }
 
 static void close_connection(struct pg *pg)

@@ -5,6 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Without the spaces at the end of what was written. */
+static char *trim(const char *line, char *at)
+{
+    while (at != line && at[-1] == ' ')
+        at--;
+    return at;
+}
+
 char *pg_one_line(const char *text)
 {
     char *line = malloc(strlen(text) * 2 + 1); /* "\n" may become "; " */
@@ -14,16 +22,17 @@ char *pg_one_line(const char *text)
         return NULL;
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
-        if (c == '\n' && text[1] && text[1] != '\t')
+        bool parts = c == '\n' && !strchr("\t\r\n", text[1]); /* also finds the end */
+        if (parts && trim(line, at) != line) {
+            at = trim(line, at);
             *at++ = ';';
-        if (c >= ' ' && c != 0x7f)
+        }
+        if (c > ' ' && c != 0x7f)
             *at++ = *text;
         else if (at != line && at[-1] != ' ')
             *at++ = ' ';
     }
-    while (at != line && at[-1] == ' ')
-        at--;
-    *at = '\0';
+    *trim(line, at) = '\0';
     return line;
 }
 
@@ -33,7 +42,7 @@ char *pg_last_line(const char *text)
 
     /* Lines that begin with a tab belong to the one before. */
     for (const char *p = text; *p; p++) {
-        if (*p == '\n' && p[1] && p[1] != '\t')
+        if (*p == '\n' && !strchr("\t\r\n", p[1]))
             start = p + 1;
     }
     return pg_one_line(start);
