@@ -119,9 +119,11 @@ static int get_int(const struct hp_open *open, const char *path, const json_t *v
 
 static int check_status(const struct hp_open *open, const char *path, const json_t *value, int max)
 {
-    int64_t status;
+    json_int_t status = json_integer_value(value);
 
-    return get_int(open, path, value, STATUS_MIN, max, &status);
+    if (json_is_integer(value) && status >= STATUS_MIN && status <= max)
+        return 0;
+    return hp_refuse(open, path, NULL, "a status is a whole number from %d to %d", STATUS_MIN, max);
 }
 
 static int check_match(const struct hp_open *open, const char *path, const json_t *match)
