@@ -50,7 +50,7 @@ static void make_counts(struct report *r, const char *scene, double t)
     must(report_add_count(r, "campaign", "pending", gone < 4000000 ? 4000000 - gone : 0));
     must(report_add_count(r, "campaign", "sending", storm ? 212 : 1071));
     must(report_add_count(r, "campaign", "unknown", storm ? 38 : 0));
-    must(report_add_count(r, "campaign", "failed", storm ? 1290 : 12));
+    must(report_add_count(r, "campaign", "failed", storm ? 1290 + (int64_t)(t * 3) : 12));
     must(report_add_count(r, "campaign", "suppressed", 20411));
     must(report_add_count(r, "campaign", "canceled", 0));
     must(report_add_count(r, "campaign", "sent", 1000000 + gone));

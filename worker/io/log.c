@@ -12,25 +12,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "worker/core/clean.h"
+#include "worker/io/log_line.h"
 
 enum {
-    /* PIPE_BUF: the kernel takes such a line whole or not at all, so that lines of two processes
-     * on one pipe never mix. What is longer is cut, and says so. */
-    LINE_BYTES = 4096,
     TAIL_BYTES = 96, /* kept free for suppressed=, lost=, cut= and the line's end */
-    VALUE_BYTES = 1024,
     EVENT_BYTES = 40,
     EVENTS = 64, /* event names whose rate is watched at a time */
     DEFAULT_RATE = 20,
     WINDOW_MS = 1000
-};
-
-struct line {
-    char text[LINE_BYTES];
-    size_t len;
-    size_t limit; /* rises at the end to let the tail in */
-    bool cut;
 };
 
 /* How often one event came in the current second. */
@@ -165,276 +154,60 @@ static void sink_write(const char *text, size_t len)
 
 /* ---- building a line ---- */
 
-static void line_put(struct line *l, const char *text, size_t len)
-{
-    if (l->cut || len > l->limit - l->len) {
-        l->cut = true;
-        return;
-    }
-    memcpy(l->text + l->len, text, len);
-    l->len += len;
-}
-
-static void line_puts(struct line *l, const char *text)
-{
-    line_put(l, text, strlen(text));
-}
-
-/* May stand bare: a reader splits at blanks and '='. */
-static bool is_bare(const char *s, size_t len)
-{
-    for (size_t i = 0; i < len; i++)
-        if ((unsigned char)s[i] <= ' ' || (unsigned char)s[i] >= 0x7f || strchr("\"=\\", s[i]))
-            return false;
-    return len > 0;
-}
-
-/* A value is cleaned first (one line, no controls, UTF-8), then quoted where needed. It goes in
- * whole or not at all: half a quoted value would swallow what follows. */
-static void line_value(struct line *l, const char *raw, size_t raw_len)
-{
-    char text[VALUE_BYTES];
-    char quoted[2 * VALUE_BYTES + 2];
-    size_t len = clean_text(text, sizeof(text), raw, raw_len, 0);
-    size_t n = 0;
-
-    if (is_bare(text, len)) {
-        line_put(l, text, len);
-        return;
-    }
-    quoted[n++] = '"';
-    for (size_t i = 0; i < len; i++) {
-        if (text[i] == '"' || text[i] == '\\')
-            quoted[n++] = '\\';
-        quoted[n++] = text[i];
-    }
-    quoted[n++] = '"';
-    line_put(l, quoted, n);
-}
-
-static void line_number(struct line *l, const char *key, uint64_t n)
+static void line_number(struct log_line *l, const char *key, uint64_t n)
 {
     char text[64];
 
     snprintf(text, sizeof(text), " %s=%" PRIu64, key, n);
-    line_puts(l, text);
+    log_line_puts(l, text);
 }
 
-static void line_time(struct line *l, int64_t wall_ms)
+static void line_time(struct log_line *l, int64_t wall_ms)
 {
     time_t seconds = (time_t)(wall_ms / 1000);
     struct tm tm;
-    char text[64];
-    size_t n;
+    char text[64], ms[16];
 
-    if (!gmtime_r(&seconds, &tm))
+    if (!gmtime_r(&seconds, &tm) || strftime(text, sizeof(text), "ts=%Y-%m-%dT%H:%M:%S", &tm) == 0)
         return;
-    n = strftime(text, sizeof(text), "ts=%Y-%m-%dT%H:%M:%S", &tm);
-    line_put(l, text, n);
-    snprintf(text, sizeof(text), ".%03dZ ", (int)(wall_ms % 1000));
-    line_puts(l, text);
+    snprintf(ms, sizeof(ms), ".%03dZ ", (int)(wall_ms % 1000));
+    log_line_puts(l, text);
+    log_line_puts(l, ms);
 }
 
-static void line_begin(struct line *l, enum log_level level, const char *event)
+static void line_begin(struct log_line *l, enum log_level level, const char *event)
 {
     static const char *const priority[] = {"<7>", "<6>", "<4>", "<3>"};
 
     l->len = 0;
-    l->limit = LINE_BYTES - TAIL_BYTES;
+    l->limit = LOG_LINE_BYTES - TAIL_BYTES;
     l->cut = false;
     if (log_state.torn)
-        line_puts(l, "\n");
+        log_line_puts(l, "\n");
     if (log_state.sink.journal)
-        line_puts(l, priority[level]);
+        log_line_puts(l, priority[level]);
     else
         line_time(l, log_state.sink.wall_ms());
-    line_puts(l, "level=");
-    line_puts(l, level_names[level]);
-    line_puts(l, " event=");
-    line_value(l, event, strlen(event));
+    log_line_puts(l, "level=");
+    log_line_puts(l, level_names[level]);
+    log_line_puts(l, " event=");
+    log_line_value(l, event, strlen(event));
 }
 
-static void line_end(struct line *l, uint64_t suppressed)
+static void line_end(struct log_line *l, uint64_t suppressed)
 {
     bool was_cut = l->cut;
 
     l->cut = false;
-    l->limit = LINE_BYTES;
+    l->limit = LOG_LINE_BYTES;
     if (was_cut)
-        line_puts(l, " cut=1");
+        log_line_puts(l, " cut=1");
     if (suppressed)
         line_number(l, "suppressed", suppressed);
     if (log_state.lost)
         line_number(l, "lost", log_state.lost);
-    line_puts(l, "\n");
+    log_line_puts(l, "\n");
     sink_write(l->text, l->len);
-}
-
-/* ---- "key=%s other=%d" ---- */
-
-struct value {
-    char text[VALUE_BYTES];
-    size_t len;
-};
-
-static void value_put(struct value *v, const char *text, size_t len)
-{
-    size_t room = sizeof(v->text) - v->len;
-
-    len = len < room ? len : room;
-    memcpy(v->text + v->len, text, len);
-    v->len += len;
-}
-
-static void value_string(struct value *v, const char *s, int precision)
-{
-    if (!s)
-        s = "none";
-    value_put(v, s, precision < 0 ? strlen(s) : strnlen(s, (size_t)precision));
-}
-
-/* One conversion, without its '%'. The arguments are passed on in one va_list by pointer. */
-struct spec {
-    int precision; /* -1: none */
-    char size;     /* 0, 'l', 'L' for ll, 'z', 'j' */
-    char kind;
-};
-
-static bool spec_read(const char **io_fmt, va_list *args, struct spec *ret)
-{
-    const char *f = *io_fmt;
-
-    *ret = (struct spec){.precision = -1};
-    if (f[0] == '.' && f[1] == '*') {
-        ret->precision = va_arg(*args, int);
-        f += 2;
-    } else if (f[0] == '.' && f[1] >= '0' && f[1] <= '9') {
-        ret->precision = f[1] - '0';
-        f += 2;
-    }
-    if (f[0] == 'l' && f[1] == 'l') {
-        ret->size = 'L';
-        f += 2;
-    } else if (*f == 'l' || *f == 'z' || *f == 'j') {
-        ret->size = *f++;
-    }
-    ret->kind = *f;
-    if (!*f)
-        return false;
-    *io_fmt = f + 1;
-    return true;
-}
-
-static intmax_t arg_signed(va_list *args, char size)
-{
-    switch (size) {
-    case 'l':
-        return va_arg(*args, long);
-    case 'L':
-        return va_arg(*args, long long);
-    case 'z':
-        return va_arg(*args, ssize_t);
-    case 'j':
-        return va_arg(*args, intmax_t);
-    default:
-        return va_arg(*args, int);
-    }
-}
-
-static uintmax_t arg_unsigned(va_list *args, char size)
-{
-    switch (size) {
-    case 'l':
-        return va_arg(*args, unsigned long);
-    case 'L':
-        return va_arg(*args, unsigned long long);
-    case 'z':
-        return va_arg(*args, size_t);
-    case 'j':
-        return va_arg(*args, uintmax_t);
-    default:
-        return va_arg(*args, unsigned);
-    }
-}
-
-static bool value_convert(struct value *v, const struct spec *s, va_list *args)
-{
-    char text[512]; /* the longest double in %f has 309 digits before its point */
-    int precision = s->precision < 0 ? 6 : s->precision;
-
-    text[0] = '\0';
-    switch (s->kind) {
-    case 's':
-        value_string(v, va_arg(*args, const char *), s->precision);
-        return true;
-    case 'd':
-    case 'i':
-        snprintf(text, sizeof(text), "%jd", arg_signed(args, s->size));
-        break;
-    case 'u':
-        snprintf(text, sizeof(text), "%ju", arg_unsigned(args, s->size));
-        break;
-    case 'x':
-        snprintf(text, sizeof(text), "%jx", arg_unsigned(args, s->size));
-        break;
-    case 'f':
-        snprintf(text, sizeof(text), "%.*f", precision, va_arg(*args, double));
-        break;
-    case 'g':
-        snprintf(text, sizeof(text), "%.*g", precision, va_arg(*args, double));
-        break;
-    case '%':
-        snprintf(text, sizeof(text), "%%");
-        break;
-    default:
-        return false;
-    }
-    value_put(v, text, strlen(text));
-    return true;
-}
-
-/* Everything between '=' and the next blank of the format is one value, whatever its arguments
- * hold: they cannot end it. */
-static bool pair_value(struct line *l, const char **io_fmt, va_list *args)
-{
-    const char *f = *io_fmt;
-    struct value v;
-    struct spec s;
-
-    v.len = 0;
-    while (*f && *f != ' ') {
-        if (*f != '%') {
-            value_put(&v, f++, 1);
-            continue;
-        }
-        f++;
-        if (!spec_read(&f, args, &s) || !value_convert(&v, &s, args))
-            return false;
-    }
-    line_value(l, v.text, v.len);
-    *io_fmt = f;
-    return true;
-}
-
-static void line_pairs(struct line *l, const char *fmt, va_list *args)
-{
-    while (fmt && *fmt) {
-        size_t key = strcspn(fmt, "= %");
-
-        if (key == 0 || fmt[key] != '=') {
-            line_puts(l, " bad_format=1");
-            return;
-        }
-        line_puts(l, " ");
-        line_put(l, fmt, key + 1);
-        fmt += key + 1;
-        if (!pair_value(l, &fmt, args)) {
-            line_puts(l, " bad_format=1");
-            return;
-        }
-        while (*fmt == ' ')
-            fmt++;
-    }
 }
 
 /* ---- how often ---- */
@@ -465,13 +238,13 @@ static void rate_begin(struct rate *r, const char *event, int64_t now)
 
 static void rate_tell(struct rate *r)
 {
-    struct line l;
+    struct log_line l;
 
     if (r->suppressed == 0)
         return;
     line_begin(&l, r->level, "suppressed");
-    line_puts(&l, " of=");
-    line_value(&l, r->event, strlen(r->event));
+    log_line_puts(&l, " of=");
+    log_line_value(&l, r->event, strlen(r->event));
     line_end(&l, r->suppressed);
     r->suppressed = 0;
 }
@@ -504,7 +277,7 @@ void log_event(enum log_level level, const char *event, const char *pairs, ...)
 {
     int saved = errno;
     uint64_t suppressed;
-    struct line l;
+    struct log_line l;
     va_list args;
 
     if (level < log_state.level || level >= LOG_LEVEL_OFF)
@@ -513,7 +286,7 @@ void log_event(enum log_level level, const char *event, const char *pairs, ...)
     if (rate_pass(event, level, &suppressed)) {
         line_begin(&l, level, event);
         va_start(args, pairs);
-        line_pairs(&l, pairs, &args);
+        log_line_pairs(&l, pairs, &args);
         va_end(args);
         line_end(&l, suppressed);
     }
@@ -523,7 +296,7 @@ void log_event(enum log_level level, const char *event, const char *pairs, ...)
 void log_flush(void)
 {
     int saved = errno;
-    struct line l;
+    struct log_line l;
 
     sink_find();
     for (size_t i = 0; i < EVENTS; i++)

@@ -1,21 +1,15 @@
 #include "worker/io/serve.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <ev.h>
-#include <inttypes.h>
 #include <microhttpd.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#define CLEANUP(f) __attribute__((cleanup(f)))
+#include "worker/io/serve_internal.h"
 
 #define POLICY_NOTHING                                                                             \
     "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -69,91 +63,6 @@ const char *serve_query(const struct serve_request *req, const char *name)
 const char *serve_header(const struct serve_request *req, const char *name)
 {
     return MHD_lookup_connection_value(req->priv_, MHD_HEADER_KIND, name);
-}
-
-/* ---- who may ---- */
-
-/* Takes as long for a wrong token as for a right one; the time tells the length of what was
- * offered, not what was wanted. */
-static bool token_equal(const char *wanted, const char *offered)
-{
-    size_t wanted_len = strlen(wanted), len = strlen(offered);
-    volatile unsigned char differ = wanted_len != len;
-
-    for (size_t i = 0; i < len; i++)
-        differ = differ | (unsigned char)(offered[i] ^ wanted[i % wanted_len]);
-    return !differ;
-}
-
-static bool token_offered(const struct serve *s, struct MHD_Connection *c, unsigned method)
-{
-    const char *auth = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization");
-    const char *cookie;
-
-    if (auth && strncasecmp(auth, "Bearer ", 7) == 0)
-        return token_equal(s->token, auth + 7 + strspn(auth + 7, " "));
-    if (method != SERVE_GET)
-        return false;
-    cookie = MHD_lookup_connection_value(c, MHD_COOKIE_KIND, "postrider_token");
-    return cookie && token_equal(s->token, cookie);
-}
-
-static bool in_loopback_net(const void *v4)
-{
-    return *(const unsigned char *)v4 == 127;
-}
-
-static bool peer_is_loopback(struct MHD_Connection *c)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-
-    if (!info || !info->client_addr)
-        return false;
-    if (info->client_addr->sa_family == AF_INET)
-        return in_loopback_net(&((const struct sockaddr_in *)info->client_addr)->sin_addr);
-    if (info->client_addr->sa_family == AF_INET6) {
-        const struct in6_addr *a = &((const struct sockaddr_in6 *)info->client_addr)->sin6_addr;
-
-        return IN6_IS_ADDR_LOOPBACK(a) ||
-               (IN6_IS_ADDR_V4MAPPED(a) && in_loopback_net(&a->s6_addr[12]));
-    }
-    return false;
-}
-
-/* The name the client believes it talks to: a page from elsewhere that had its own name
- * resolve to 127.0.0.1 still names itself here. */
-static bool host_is_loopback(struct MHD_Connection *c)
-{
-    const char *host = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host");
-    char name[64];
-    struct in_addr v4;
-    size_t len;
-
-    if (!host)
-        return false;
-    len = host[0] == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
-    if (len >= sizeof(name) || len > strlen(host) || (host[len] && host[len] != ':'))
-        return false;
-    memcpy(name, host, len);
-    name[len] = '\0';
-    return strcasecmp(name, "localhost") == 0 || strcmp(name, "[::1]") == 0 ||
-           (inet_pton(AF_INET, name, &v4) == 1 && in_loopback_net(&v4));
-}
-
-static bool through_proxy(struct MHD_Connection *c)
-{
-    return MHD_lookup_connection_value(c, MHD_HEADER_KIND, "X-Forwarded-For") ||
-           MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Forwarded") ||
-           MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Via");
-}
-
-/* 0 = may; else the status to refuse with. */
-static unsigned guard(const struct serve *s, struct MHD_Connection *c, unsigned method)
-{
-    if (s->token)
-        return token_offered(s, c, method) ? 0 : MHD_HTTP_UNAUTHORIZED;
-    return peer_is_loopback(c) && host_is_loopback(c) && !through_proxy(c) ? 0 : MHD_HTTP_FORBIDDEN;
 }
 
 /* ---- answers ---- */
@@ -335,7 +244,7 @@ static enum MHD_Result request_begin(struct serve *s, struct MHD_Connection *c, 
         return refuse(c, MHD_HTTP_NOT_FOUND, NULL);
     if (!(route->methods & m))
         return refuse(c, MHD_HTTP_METHOD_NOT_ALLOWED, route);
-    no = route->guarded ? guard(s, c, m) : 0;
+    no = route->guarded ? serve_guard(s->token, c, m) : 0;
     if (no)
         return refuse(c, no, route);
     if (body_declared_too_long(s, c))
@@ -426,123 +335,6 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int events)
     run(w->data);
 }
 
-/* ---- where it listens ---- */
-
-struct listen {
-    char *host; /* "" = every address */
-    const char *port;
-};
-
-static void listen_done(struct listen *l)
-{
-    free(l->host);
-}
-
-/* "host:port", "[v6]:port", ":port". */
-static int listen_parse(const char *text, struct listen *ret, struct err *err)
-{
-    const char *colon = strrchr(text, ':');
-    const char *host = text;
-    size_t len;
-
-    if (!colon || colon[1] == '\0' || strspn(colon + 1, "0123456789") != strlen(colon + 1) ||
-        strlen(colon + 1) > 5 || strtoul(colon + 1, NULL, 10) > UINT16_MAX) {
-        err_set(err, -EINVAL, "listen: \"%s\" is not host:port", text);
-        err_hint(err, "for example 127.0.0.1:8025, [::1]:8025, or :8025 for every address");
-        return -EINVAL;
-    }
-    len = (size_t)(colon - text);
-    if (len >= 2 && host[0] == '[' && host[len - 1] == ']') {
-        host++;
-        len -= 2;
-    } else if (memchr(host, ':', len)) {
-        return err_set(err, -EINVAL, "listen: an IPv6 address needs brackets: [%.*s]%s", (int)len,
-                       text, colon);
-    }
-    ret->host = strndup(host, len);
-    ret->port = colon + 1;
-    return ret->host ? 0 : -ENOMEM;
-}
-
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-}
-
-static void addrinfo_free(struct addrinfo **list)
-{
-    if (*list)
-        freeaddrinfo(*list);
-}
-
-static int bind_one(const struct addrinfo *a, int *ret_fd)
-{
-    CLEANUP(close_fd)
-    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int on = 1, off = 0;
-
-    if (fd < 0)
-        return -errno;
-    /* A restart finds its port still in TIME_WAIT; two living workers are still refused. */
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (a->ai_family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    if (bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0)
-        return -errno;
-    *ret_fd = fd;
-    fd = -1;
-    return 0;
-}
-
-static int listen_open(const char *text, int *ret_fd, struct err *err)
-{
-    CLEANUP(listen_done) struct listen l = {0};
-    CLEANUP(addrinfo_free) struct addrinfo *list = NULL;
-    struct addrinfo want = {.ai_socktype = SOCK_STREAM,
-                            .ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV};
-    const char *host;
-    int r = listen_parse(text, &l, err);
-
-    if (r < 0)
-        return r;
-    host = strcmp(l.host, "localhost") == 0 ? "127.0.0.1" : l.host;
-    if (!*host)
-        host = "::"; /* every address of both families, where the host has both */
-    r = getaddrinfo(host, l.port, &want, &list);
-    if (r != 0) {
-        err_set(err, -EINVAL, "listen: \"%s\" is not an address of this host", l.host);
-        err_hint(err, "names are not looked up here; write the address, or localhost");
-        return -EINVAL;
-    }
-    r = bind_one(list, ret_fd);
-    if (r == -EAFNOSUPPORT && !*l.host) {
-        freeaddrinfo(list);
-        list = NULL;
-        if (getaddrinfo("0.0.0.0", l.port, &want, &list) == 0)
-            r = bind_one(list, ret_fd);
-    }
-    return r < 0 ? err_set(err, r, "could not listen on %s: %s", text, strerror(-r)) : 0;
-}
-
-static int address_read(struct serve *s, int fd)
-{
-    struct sockaddr_storage a;
-    socklen_t len = sizeof(a);
-    char host[INET6_ADDRSTRLEN], port[8];
-
-    if (getsockname(fd, (struct sockaddr *)&a, &len) != 0 ||
-        getnameinfo((struct sockaddr *)&a, len, host, sizeof(host), port, sizeof(port),
-                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-        return -EIO;
-    s->port = (int)strtol(port, NULL, 10);
-    if (asprintf(&s->address, a.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port) < 0) {
-        s->address = NULL;
-        return -ENOMEM;
-    }
-    return 0;
-}
-
 /* ---- life ---- */
 
 static unsigned or_default(unsigned n, unsigned otherwise)
@@ -585,7 +377,7 @@ int serve_new(struct ev_loop *loop, const struct serve_options *opt,
               struct err *err)
 {
     CLEANUP(serve_freep) struct serve *s = calloc(1, sizeof(*s));
-    CLEANUP(close_fd) int fd = -1;
+    CLEANUP(serve_close_fd) int fd = -1;
     int taken, r;
 
     if (!s)
@@ -598,10 +390,10 @@ int serve_new(struct ev_loop *loop, const struct serve_options *opt,
     r = serve_set_token(s, opt->token);
     if (r < 0)
         return r;
-    r = listen_open(opt->listen, &fd, err);
+    r = serve_listen(opt->listen, &fd, err);
     if (r < 0)
         return r;
-    r = address_read(s, fd);
+    r = serve_listen_address(fd, &s->address, &s->port);
     if (r < 0)
         return err_set(err, r, "could not read the address of %s", opt->listen);
     taken = fd;
