@@ -204,7 +204,7 @@ void batch_settled(struct engine *e, struct batch *b, unsigned n)
     b->settled += n;
     if (b->settled < b->total)
         return;
-    if (b->lost_sync)
+    if (!b->done_sent)
         settle_done(e, b->token);
     if (b->prev)
         b->prev->next = b->next;

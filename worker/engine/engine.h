@@ -10,7 +10,8 @@ struct err;
 
 struct engine_options {
     const char *config_path;
-    const char *dsn; /* NULL: the config's, else libpq's environment */
+    const char *dsn;    /* NULL: the config's, else libpq's environment */
+    int schema_version; /* of the migrations this program was built with */
 };
 
 /* Runs a worker until a signal ends it: SIGTERM or SIGINT drains, a second one leaves now; SIGHUP

@@ -66,7 +66,8 @@ struct vendor {
     struct report_outcomes outcomes;
     struct histogram call;
     int64_t possible_duplicates;
-    struct vendor *next; /* in the list of the retired */
+    struct vendor *next;    /* in the list of the retired */
+    struct config *last_of; /* the first of a retired generation frees its config */
 };
 
 /* A configuration in force, and what was opened for it. Counted by users. */
@@ -84,8 +85,8 @@ struct batch { /* one claim */
     int64_t end; /* our end of the lease (lease.h) */
     unsigned total;
     unsigned settled; /* stored, or found to be another's */
-    unsigned flying;  /* in a settle under way */
-    bool lost_sync;   /* its done mark has to go with a later settle */
+    unsigned here;    /* scratch of collect_done */
+    bool done_sent;   /* its lease row goes with a settle under way */
     struct batch *prev, *next;
 };
 
@@ -94,6 +95,7 @@ struct msg {
     struct batch *batch;
     struct vendor *vendor;
     struct http_call *call; /* while in the air */
+    struct msg *air_prev, *air_next;
     struct engine *engine;
     char id[UUID_LEN + 1], key[UUID_LEN + 1];
     char *texts; /* one allocation for the six below */
@@ -151,7 +153,8 @@ struct door { /* a connection claims may go over */
     struct pg *pg;
     const char *name;
     bool checked; /* this database was looked at since the connection came up */
-    int64_t up_since;
+    bool told_down;
+    int64_t check_at;
 };
 
 enum { DOOR_URGENT = 0, DOOR_BULK, DOOR_SETTLE, DOOR_HOUSE, DOORS };
@@ -177,8 +180,9 @@ struct engine {
     /* house */
     int64_t worker_id;
     bool hello_done, adopted, durable, schema_ok;
-    bool kinds_ok;
-    char *identity;
+    bool kinds_ok, refused, cautious, told_durable;
+    unsigned seconds;
+    int64_t sweep_at;
     int64_t clock_skew_ms;
 
     /* claims */
@@ -191,10 +195,12 @@ struct engine {
     struct batch *batches;
     unsigned in_hand; /* messages claimed and not ended */
     unsigned in_air;
+    struct msg *air; /* all calls under way */
 
     /* ends */
     struct queue sent, ended; /* waiting to be stored: the common end, and all others */
     size_t storing;           /* in settles under way */
+    unsigned settles_open;    /* settles under way */
     int64_t *done; /* claims whose last row is stored and whose lease row is still there */
     size_t done_n, done_cap;
     bool settle_urgent;
@@ -238,7 +244,6 @@ void setup_replace(struct engine *e, struct setup *next);
 void setup_reap(struct engine *e); /* frees retired vendors without calls */
 struct vendor *setup_find(const struct engine *e, const char *name);
 struct vendor *setup_route(const struct engine *e, const struct kind *k, int64_t now);
-unsigned vendor_room(const struct vendor *v, int64_t now);
 void engine_reload(struct engine *e);
 
 /* kinds.c */
@@ -255,7 +260,6 @@ void batch_settled(struct engine *e, struct batch *b, unsigned n);
 /* dispatch.c */
 void dispatch_turn(struct engine *e, unsigned most);
 bool dispatch_idle(const struct engine *e); /* nothing is ready to start */
-void dispatch_give_back_all(struct engine *e);
 void dispatch_abort_all(struct engine *e);
 
 /* settle.c */

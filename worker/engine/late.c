@@ -1,0 +1,277 @@
+/* late.c - news of attempts that are no longer ours (R7), and vendor ids given twice (R5). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/engine/internal.h"
+#include "worker/engine/queries.h"
+#include "worker/io/clock.h"
+#include "worker/io/log.h"
+
+enum { LATE_AT_ONCE = 100, LATE_TRIES = 20 };
+
+struct reading { /* a late_read under way */
+    struct engine *e;
+    size_t n;
+    struct late *items[LATE_AT_ONCE];
+};
+
+struct writing { /* a late_write under way */
+    struct engine *e;
+    struct late *item;
+    struct late_decision decision;
+};
+
+struct late *late_free(struct late *l)
+{
+    if (l) {
+        free(l->vendor_id);
+        free(l->code);
+        free(l->detail);
+        free(l);
+    }
+    return NULL;
+}
+
+static void enqueue(struct engine *e, struct late *l)
+{
+    l->next = NULL;
+    if (++l->tries > LATE_TRIES) {
+        log_event(LOG_LEVEL_ERROR, "late_news_dropped", "id=%s token=%lld outcome=%s vendor_id=%s",
+                  l->id, (long long)l->token, outcome_name(l->outcome), l->vendor_id);
+        late_free(l);
+        return;
+    }
+    *e->late_tail = l;
+    e->late_tail = &l->next;
+}
+
+void late_push(struct engine *e, const struct msg *m)
+{
+    struct late *l = calloc(1, sizeof(*l));
+
+    log_event(LOG_LEVEL_WARN, "late_news", "id=%s token=%lld outcome=%s", m->id,
+              (long long)m->batch->token, outcome_name(m->outcome));
+    if (!l)
+        return;
+    memcpy(l->id, m->id, sizeof(l->id));
+    l->token = m->batch->token;
+    l->outcome = m->outcome;
+    l->vendor_id = m->vendor_id ? strdup(m->vendor_id) : NULL;
+    l->code = m->code ? strdup(m->code) : NULL;
+    l->detail = m->detail ? strdup(m->detail) : NULL;
+    l->phase = m->phase;
+    enqueue(e, l);
+}
+
+/* ---- write ---- */
+
+static void on_written(void *arg, enum pg_end end, const struct pg_result *r)
+{
+    struct writing *w = arg;
+    struct engine *e = w->e;
+
+    if (end == PG_COMMITTED && pg_bool(r, 0, 0)) {
+        e->report.late_news++;
+        e->report.duplicate_suspects += w->decision.duplicate;
+        if (w->decision.duplicate)
+            log_event(LOG_LEVEL_ERROR, "duplicate_suspected", "id=%s vendor_id=%s", w->item->id,
+                      w->item->vendor_id);
+        late_free(w->item);
+    } else {
+        enqueue(e, w->item); /* it moved meanwhile, or was not stored: read again */
+    }
+    free(w);
+}
+
+static void write_one(struct engine *e, struct late *l, const struct pg_result *r, size_t row,
+                      const struct late_decision *d)
+{
+    struct writing *w = malloc(sizeof(*w));
+    struct pg_params *p = pg_params_new();
+
+    if (!w) {
+        pg_params_free(p);
+        enqueue(e, l);
+        return;
+    }
+    *w = (struct writing){e, l, *d};
+    pg_add_text(p, l->id);
+    pg_add_i64(p, pg_i64(r, row, 2));
+    pg_add_text(p, pg_text(r, row, 1));
+    pg_add_i64(p, pg_i64(r, row, 7));
+    pg_add_text(p, msg_state_name(d->state));
+    pg_add_i64(p, 0);
+    pg_add_i64(p, d->doubts);
+    pg_add_bool(p, d->taken);
+    pg_add_text(p, l->outcome == OUTCOME_ACCEPTED && !d->duplicate ? l->vendor_id : NULL);
+    pg_add_text(p, d->reason);
+    pg_add_i64(p, l->token);
+    pg_add_text(p, outcome_name(l->outcome));
+    pg_add_text(p, l->phase ? l->phase : "lost");
+    pg_add_text(p, l->code);
+    pg_add_text(p, l->detail);
+    if (pg_exec(e->doors[DOOR_HOUSE].pg, QUERY_LATE_WRITE, p, on_written, w) < 0) {
+        free(w);
+        enqueue(e, l);
+    }
+}
+
+/* ---- read and decide ---- */
+
+static void decide_one(struct engine *e, struct late *l, const struct pg_result *r, size_t row)
+{
+    enum msg_state state = MSG_UNKNOWN;
+    enum outcome recorded = OUTCOME_UNKNOWN;
+    struct kind *k = engine_kind(e, pg_text(r, row, 3));
+    struct policy policy = k ? k->policy : (struct policy){.on_unknown = ON_UNKNOWN_HOLD};
+    struct late_view view = {.recorded = !pg_is_null(r, row, 12),
+                             .attempts = (int)pg_i64(r, row, 5),
+                             .doubts = (int)pg_i64(r, row, 7),
+                             .taken = pg_bool(r, row, 9),
+                             .now_ms = 0,
+                             .expires_ms = pg_i64(r, row, 10)};
+    struct late_decision d;
+
+    if (!msg_state_parse(pg_text(r, row, 1), &state) ||
+        (view.recorded && !outcome_parse(pg_text(r, row, 12), &recorded))) {
+        late_free(l);
+        return;
+    }
+    view.state = state;
+    view.recorded_as = recorded;
+    view.newer_attempt = state == MSG_SENDING && pg_i64(r, row, 2) != l->token;
+    view.same_vendor_id = l->vendor_id && strcmp(pg_text(r, row, 8), l->vendor_id) == 0;
+    d = decide_late(&policy, &view, l->outcome);
+    if (d.change)
+        write_one(e, l, r, row, &d);
+    else
+        late_free(l);
+}
+
+static void on_read(void *arg, enum pg_end end, const struct pg_result *r)
+{
+    struct reading *rd = arg;
+    struct engine *e = rd->e;
+
+    e->late_busy = false;
+    for (size_t i = 0; end == PG_COMMITTED && i < pg_rows(r); i++) {
+        int64_t at = pg_i64(r, i, 0);
+
+        if (at < 0 || (size_t)at >= rd->n || !rd->items[at])
+            continue;
+        decide_one(e, rd->items[at], r, i);
+        rd->items[at] = NULL;
+    }
+    for (size_t i = 0; i < rd->n; i++) {
+        if (!rd->items[i])
+            continue;
+        if (end == PG_COMMITTED)
+            late_free(rd->items[i]); /* the message is gone: retention */
+        else
+            enqueue(e, rd->items[i]);
+    }
+    free(rd);
+}
+
+void late_turn(struct engine *e)
+{
+    struct reading *rd;
+    struct pg_params *p;
+    const char *ids[LATE_AT_ONCE];
+    int64_t tokens[LATE_AT_ONCE];
+
+    if (!e->late_head || e->late_busy || !e->doors[DOOR_HOUSE].checked)
+        return;
+    rd = calloc(1, sizeof(*rd));
+    if (!rd)
+        return;
+    rd->e = e;
+    while (e->late_head && rd->n < LATE_AT_ONCE) {
+        struct late *l = e->late_head;
+
+        e->late_head = l->next;
+        if (!e->late_head)
+            e->late_tail = &e->late_head;
+        ids[rd->n] = l->id;
+        tokens[rd->n] = l->token;
+        rd->items[rd->n++] = l;
+    }
+    p = pg_params_new();
+    pg_add_uuid_array(p, ids, rd->n);
+    pg_add_i64_array(p, tokens, rd->n);
+    e->late_busy = true;
+    if (pg_exec(e->doors[DOOR_HOUSE].pg, QUERY_LATE_READ, p, on_read, rd) < 0) {
+        e->late_busy = false;
+        for (size_t i = 0; i < rd->n; i++)
+            enqueue(e, rd->items[i]);
+        free(rd);
+    }
+}
+
+/* ---- one vendor id on two messages ---- */
+
+static uint64_t hash_of(const char *provider, const char *id)
+{
+    uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a, 64 bit */
+
+    for (const char *s = provider; *s; s++)
+        h = (h ^ (unsigned char)*s) * UINT64_C(1099511628211);
+    h = (h ^ 0xffu) * UINT64_C(1099511628211);
+    for (const char *s = id; *s; s++)
+        h = (h ^ (unsigned char)*s) * UINT64_C(1099511628211);
+    return h;
+}
+
+static void withdraw(struct engine *e, const char *id)
+{
+    struct pg_params *p = pg_params_new();
+    const char *ids[] = {id};
+
+    pg_add_uuid_array(p, ids, 1);
+    pg_add_text(p, "vendor id given twice");
+    if (pg_exec(e->doors[DOOR_SETTLE].pg, QUERY_WITHDRAW, p, NULL, NULL) < 0)
+        log_event(LOG_LEVEL_ERROR, "doubt_not_stored", "id=%s why=\"vendor id given twice\"", id);
+}
+
+static bool doubt_unstored(struct engine *e, const char *id)
+{
+    for (struct msg **at = &e->sent.head; *at; at = &(*at)->next) {
+        struct msg *m = *at;
+
+        if (strcmp(m->id, id) != 0)
+            continue;
+        m->outcome = OUTCOME_UNKNOWN;
+        m->code = strdup("vendor id given twice");
+        m->decision.state = MSG_UNKNOWN;
+        m->decision.doubts = m->doubts + 1;
+        m->decision.reason = "vendor id given twice";
+        *at = m->next;
+        if (!m->next)
+            e->sent.tail = at;
+        e->sent.n--;
+        queue_push(&e->ended, m);
+        return true;
+    }
+    return false;
+}
+
+/* Remembers the last accepted ids, one slot a hash: an answer that belongs to another message is
+ * nearly always one given a moment ago on the same connection. Across workers and days the same
+ * is found by a query over the table. */
+bool seen_twice(struct engine *e, const struct msg *m)
+{
+    uint64_t hash = hash_of(m->vendor->conf->name, m->vendor_id);
+    struct seen_id *slot = &e->seen[hash % SEEN_IDS];
+
+    if (slot->hash == hash && strcmp(slot->id, m->id) != 0 && slot->id[0] != '\0') {
+        e->report.duplicate_suspects++;
+        log_event(LOG_LEVEL_ERROR, "vendor_id_twice", "provider=%s vendor_id=%s first=%s second=%s",
+                  m->vendor->conf->name, m->vendor_id, slot->id, m->id);
+        if (!doubt_unstored(e, slot->id))
+            withdraw(e, slot->id);
+        return true;
+    }
+    slot->hash = hash;
+    memcpy(slot->id, m->id, sizeof(slot->id));
+    return false;
+}
