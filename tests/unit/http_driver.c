@@ -1,13 +1,13 @@
 /* http_driver - drives worker/io/http.h from outside, for tests and measurements.
  *
  *   http_driver [--max-calls N] [--parallel N] [--body-cap BYTES] [--idle-ms MS] [--ca FILE]
- *               [--break-after N]
  *
  * Reads one JSON object a line: {"url", "method", "key", "body" | "body_size", "headers": {},
- * "timeout_ms", "connect_timeout_ms", "may_repeat", "gate": bool, "abort_ms", "count", "id"}; only
- * "url" is needed. Runs up to --parallel (1) of them at once and prints a line per result, in
- * order of their ends. With "count": n the request is made n times, and one line sums up. Ends
- * at end of input. --break-after makes libcurl's nth socket_action fail. */
+ * "timeout_ms", "connect_timeout_ms", "may_repeat", "gate", "abort_ms", "count", "id"}; only "url"
+ * is needed. "gate" says how often the gate opens. Runs up to --parallel (1) of them at once and
+ * prints a line per result, in order of their ends. With "count": n the request is made n times,
+ * and one line sums up. Ends at end of input; on SIGTERM at once, with calls in the air. SIGUSR1
+ * makes libcurl's next curl_multi_socket_action fail. */
 #include "worker/core/err.h"
 #include "worker/io/clock.h"
 #include "worker/io/http.h"
@@ -19,6 +19,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,14 +32,17 @@ struct driver {
     struct ev_loop *loop;
     struct http_pool *pool;
     ev_io input;
+    ev_signal term;
     char *text; /* read, not yet run */
     size_t len, size;
     bool ended;
     unsigned parallel;
+    struct job *jobs;
 };
 
 /* One line of input. */
 struct job {
+    struct job *next, **link; /* in the driver's list */
     struct driver *driver;
     json_t *spec;
     struct http_call *call;
@@ -49,7 +53,7 @@ struct job {
     int64_t started_us, cpu_us;
 };
 
-static long break_after = -1;
+static volatile sig_atomic_t break_next;
 
 /* Stands before libcurl's own, to fail on demand. */
 CURLMcode curl_multi_socket_action(CURLM *multi, curl_socket_t s, int mask, int *running)
@@ -59,9 +63,17 @@ CURLMcode curl_multi_socket_action(CURLM *multi, curl_socket_t s, int mask, int 
     if (!real)
         *(void **)&real = dlsym(RTLD_NEXT, "curl_multi_socket_action");
     CURLMcode rc = real(multi, s, mask, running);
-    if (break_after > 0 && --break_after == 0)
+    if (break_next) {
+        break_next = 0;
         return CURLM_INTERNAL_ERROR;
+    }
     return rc;
+}
+
+static void on_usr1(int number)
+{
+    (void)number;
+    break_next = 1;
 }
 
 static void run_lines(struct driver *d);
@@ -85,6 +97,9 @@ static void print(json_t *line)
 
 static void free_job(struct job *job)
 {
+    *job->link = job->next;
+    if (job->next)
+        job->next->link = job->link;
     ev_timer_stop(job->driver->loop, &job->abort);
     json_decref(job->spec);
     free(job);
@@ -153,7 +168,7 @@ static bool on_gate(void *arg)
     json_t *gate = json_object_get(job->spec, "gate");
 
     job->gate_calls++;
-    return !gate || json_is_true(gate);
+    return !gate || (json_int_t)job->gate_calls <= json_integer_value(gate);
 }
 
 static void on_abort(struct ev_loop *loop, ev_timer *timer, int events)
@@ -258,6 +273,11 @@ static void run_line(struct driver *d, const char *line, size_t len)
     if (!job)
         abort();
     job->driver = d;
+    job->next = d->jobs;
+    job->link = &d->jobs;
+    if (job->next)
+        job->next->link = &job->next;
+    d->jobs = job;
     ev_timer_init(&job->abort, on_abort, 0., 0.);
     job->spec = json_loadb(line, len, 0, &error);
     if (!job->spec) {
@@ -322,6 +342,13 @@ static void on_input(struct ev_loop *loop, ev_io *io, int events)
     run_lines(d);
 }
 
+static void on_term(struct ev_loop *loop, ev_signal *signal, int events)
+{
+    (void)signal;
+    (void)events;
+    ev_break(loop, EVBREAK_ALL);
+}
+
 static long to_number(const char *text)
 {
     char *end;
@@ -338,8 +365,7 @@ static void read_options(int argc, char **argv, struct http_options *options, un
 {
     static const struct option known[] = {
         {"max-calls", 1, NULL, 'm'}, {"parallel", 1, NULL, 'p'}, {"body-cap", 1, NULL, 'b'},
-        {"idle-ms", 1, NULL, 'i'},   {"ca", 1, NULL, 'c'},       {"break-after", 1, NULL, 'x'},
-        {NULL, 0, NULL, 0},
+        {"idle-ms", 1, NULL, 'i'},   {"ca", 1, NULL, 'c'},       {NULL, 0, NULL, 0},
     };
     int c;
 
@@ -354,8 +380,6 @@ static void read_options(int argc, char **argv, struct http_options *options, un
             options->idle_ms = to_number(optarg);
         else if (c == 'c')
             options->ca_file = optarg;
-        else if (c == 'x')
-            break_after = to_number(optarg);
         else
             exit(2);
     }
@@ -378,8 +402,15 @@ int main(int argc, char **argv)
     ev_io_init(&d.input, on_input, STDIN_FILENO, EV_READ);
     d.input.data = &d;
     ev_io_start(d.loop, &d.input);
+    ev_signal_init(&d.term, on_term, SIGTERM);
+    ev_signal_start(d.loop, &d.term);
+    signal(SIGUSR1, on_usr1);
+    puts("ready"); /* signals are welcome */
+    fflush(stdout);
     ev_run(d.loop, 0);
     http_pool_free(d.pool);
+    while (d.jobs)
+        free_job(d.jobs);
     http_global_done();
     ev_loop_destroy(d.loop);
     free(d.text);

@@ -87,10 +87,24 @@ static long max_age(int64_t idle_ms)
     return seconds > 86400 ? 86400 : (long)seconds;
 }
 
+/* libcurl 7.88 tells no connect time of a handshake that fails; this marks its begin. */
+static CURLcode on_tls(CURL *easy, void *ssl_ctx, void *arg)
+{
+    struct http_call *call = arg;
+
+    (void)easy;
+    (void)ssl_ctx;
+    call->in_tls = true;
+    return CURLE_OK;
+}
+
 static bool set_callbacks(struct http_call *call)
 {
     CURL *easy = call->easy;
 
+    /* Not every TLS library can tell; a failed handshake then shows as `connect`. */
+    (void)curl_easy_setopt(easy, CURLOPT_SSL_CTX_FUNCTION, on_tls);
+    (void)curl_easy_setopt(easy, CURLOPT_SSL_CTX_DATA, call);
     return !curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, on_prereq) &&
            !curl_easy_setopt(easy, CURLOPT_PREREQDATA, call) &&
            !curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, http_sock_on_open) &&
@@ -115,6 +129,10 @@ static bool set_handle(struct http_call *call)
     for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
         if (curl_easy_setopt(easy, fixed[i].option, fixed[i].value))
             return false;
+    /* Certificates come from one file. A folder beside it would be trusted as well, and it would
+     * make libcurl read the whole file again for every connection. */
+    if (curl_easy_setopt(easy, CURLOPT_CAPATH, NULL))
+        return false;
     if (pool->ca_file && curl_easy_setopt(easy, CURLOPT_CAINFO, pool->ca_file))
         return false;
     return set_callbacks(call) && !curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") &&
@@ -291,7 +309,7 @@ void http_call_clear(struct http_call *call)
 {
     call->state = HTTP_CALL_FREE;
     call->permits = 0;
-    call->at_gate = call->opened = call->fresh = false;
+    call->at_gate = call->opened = call->in_tls = call->fresh = false;
     call->dirty = call->retried = call->aborted = false;
     call->error[0] = '\0';
     http_buf_clear(&call->frozen, KEEP);
@@ -326,7 +344,7 @@ bool http_call_retry(struct http_call *call)
         return false;
     call->retried = true;
     call->dirty = false;
-    call->at_gate = call->opened = false;
+    call->at_gate = call->opened = call->in_tls = false;
     call->error[0] = '\0';
     return true;
 }
@@ -341,8 +359,6 @@ static bool is_trust_fault(CURLcode code)
 
 static enum http_phase phase_of(const struct http_call *call, bool complete)
 {
-    curl_off_t connected_us = 0;
-
     if (complete)
         return HTTP_PHASE_COMPLETE;
     if (call->permits > 0)
@@ -351,8 +367,7 @@ static enum http_phase phase_of(const struct http_call *call, bool complete)
         return HTTP_PHASE_GATE;
     if (!call->opened)
         return HTTP_PHASE_QUEUE;
-    curl_easy_getinfo(call->easy, CURLINFO_CONNECT_TIME_T, &connected_us);
-    return call->tls && connected_us > 0 ? HTTP_PHASE_TLS : HTTP_PHASE_CONNECT;
+    return call->in_tls ? HTTP_PHASE_TLS : HTTP_PHASE_CONNECT;
 }
 
 static int64_t connect_us(const struct http_call *call)
@@ -372,14 +387,15 @@ void http_call_result(struct http_call *call, CURLcode code, const char *why,
                       struct http_result *ret_result)
 {
     struct http_reply *reply = &call->reply;
+
+    http_reply_seal(reply);
     bool single = call->permits == 1 || (call->permits > 1 && call->may_repeat);
     /* CURLE_OK alone is no proof: a header block cut in the middle comes with it, too. */
     bool complete = code == CURLE_OK && single && reply->status >= 200 &&
-                    reply->state == HTTP_REPLY_BODY && !reply->overflow;
+                    reply->state == HTTP_REPLY_BODY && !reply->broken;
 
     if (!why)
         why = call->error[0] || code == CURLE_OK ? call->error : curl_easy_strerror(code);
-    http_reply_seal(reply);
     *ret_result = (struct http_result){
         .permits = call->permits,
         .complete = complete,

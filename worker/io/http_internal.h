@@ -43,8 +43,8 @@ struct http_header_at {
 
 struct http_reply {
     enum http_reply_state state;
-    int status;    /* >= 200, or 0 */
-    bool overflow; /* more than we keep: not complete */
+    int status;  /* >= 200, or 0 */
+    bool broken; /* more than we keep, or framed in two ways: not complete */
     size_t body_cap;
     struct http_buf text; /* header names and values, each with its NUL */
     struct http_buf body;
@@ -58,7 +58,7 @@ void http_reply_done(struct http_reply *reply);
 /* libcurl's header and write callbacks; arg is the reply. */
 size_t http_reply_on_header(char *data, size_t size, size_t n, void *arg);
 size_t http_reply_on_body(char *data, size_t size, size_t n, void *arg);
-/* Points `headers` into text; nothing may be added afterwards. */
+/* Points `headers` into text and judges the framing; nothing may be added afterwards. */
 void http_reply_seal(struct http_reply *reply);
 
 /* --- sockets --------------------------------------------------------------------------------- */
@@ -101,7 +101,7 @@ struct http_sock *http_sock_find(struct http_call *call, const struct http_addre
                                  bool *ret_fresh);
 /* Nothing waits to be read. On a fresh TLS connection session tickets may wait; EOF may not. */
 bool http_sock_is_clean(const struct http_sock *sock, bool fresh_tls);
-/* The call goes: its half-made sockets stop pointing to it. */
+/* The call goes, and with it the connections it did not get ready. */
 void http_sock_forget(struct http_call *call);
 
 /* --- lanes ----------------------------------------------------------------------------------- */
@@ -153,6 +153,7 @@ struct http_call {
     int permits;
     bool at_gate; /* a connection was ready */
     bool opened;  /* a socket was opened */
+    bool in_tls;  /* it was connected, TLS began */
     bool fresh;   /* the last permit was for a new connection */
     bool dirty;
     bool retried;

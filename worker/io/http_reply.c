@@ -51,7 +51,7 @@ void http_reply_reset(struct http_reply *reply)
 {
     reply->state = HTTP_REPLY_NONE;
     reply->status = 0;
-    reply->overflow = false;
+    reply->broken = false;
     reply->count = 0;
     http_buf_clear(&reply->text, KEEP);
     http_buf_clear(&reply->body, KEEP);
@@ -196,12 +196,12 @@ size_t http_reply_on_header(char *data, size_t size, size_t n, void *arg)
         if (blank)
             reply->state = HTTP_REPLY_BODY;
         else if (!add_header(reply, data, len))
-            reply->overflow = true;
+            reply->broken = true;
         break;
     case HTTP_REPLY_BODY:
         break; /* trailers */
     }
-    return reply->overflow ? 0 : len;
+    return reply->broken ? 0 : len;
 }
 
 size_t http_reply_on_body(char *data, size_t size, size_t n, void *arg)
@@ -213,10 +213,29 @@ size_t http_reply_on_body(char *data, size_t size, size_t n, void *arg)
     if (len > room || !http_buf_add(&reply->body, data, len)) {
         if (len > room)
             (void)http_buf_add(&reply->body, data, room); /* the head is worth reading */
-        reply->overflow = true;
+        reply->broken = true;
         return 0;
     }
     return len;
+}
+
+/* libcurl reads "2x" as 2 and the last of several lengths as the length. */
+static bool lengths_agree(const struct http_reply *reply)
+{
+    const char *length = NULL;
+
+    for (size_t i = 0; i < reply->count; i++) {
+        const struct http_header *h = &reply->headers[i];
+
+        if (strcmp(h->name, "content-length") != 0)
+            continue;
+        if (!*h->value || h->value[strspn(h->value, "0123456789")] != '\0')
+            return false;
+        if (length && strcmp(length, h->value) != 0)
+            return false;
+        length = h->value;
+    }
+    return true;
 }
 
 void http_reply_seal(struct http_reply *reply)
@@ -225,4 +244,5 @@ void http_reply_seal(struct http_reply *reply)
         reply->headers[i].name = reply->text.data + reply->at[i].name;
         reply->headers[i].value = reply->text.data + reply->at[i].value;
     }
+    reply->broken = reply->broken || !lengths_agree(reply);
 }

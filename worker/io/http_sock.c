@@ -20,12 +20,6 @@ int http_socks_init(struct http_socks *socks, unsigned max_calls)
     return 0;
 }
 
-void http_socks_done(struct http_socks *socks)
-{
-    free(socks->by_port);
-    free(socks->by_fd);
-}
-
 static struct http_sock *by_fd(const struct http_socks *socks, int fd)
 {
     return (size_t)fd < socks->by_fd_size ? socks->by_fd[fd] : NULL;
@@ -69,23 +63,6 @@ static void on_io(struct ev_loop *loop, ev_io *io, int events)
     http_lane_act(sock->lane, sock->fd, mask); /* may free sock */
 }
 
-static struct http_sock *add(struct http_lane *lane, int fd)
-{
-    struct http_socks *socks = &lane->pool->socks;
-
-    if (fd < 0 || !make_room(socks, fd))
-        return NULL;
-    struct http_sock *sock = calloc(1, sizeof(*sock));
-    if (!sock)
-        return NULL;
-    sock->lane = lane;
-    sock->fd = fd;
-    ev_io_init(&sock->io, on_io, fd, 0);
-    sock->io.data = sock;
-    socks->by_fd[fd] = sock;
-    return sock;
-}
-
 static void unlink_from(struct http_sock **list, const struct http_sock *sock)
 {
     for (; *list; list = &(*list)->next)
@@ -113,6 +90,34 @@ static void drop(struct http_sock *sock)
     free(sock);
 }
 
+void http_socks_done(struct http_socks *socks)
+{
+    for (size_t fd = 0; fd < socks->by_fd_size; fd++)
+        if (socks->by_fd[fd])
+            drop(socks->by_fd[fd]);
+    free(socks->by_port);
+    free(socks->by_fd);
+}
+
+static struct http_sock *add(struct http_lane *lane, int fd)
+{
+    struct http_socks *socks = &lane->pool->socks;
+
+    if (fd < 0 || !make_room(socks, fd))
+        return NULL;
+    if (socks->by_fd[fd])
+        drop(socks->by_fd[fd]); /* libcurl closes without a word what never was connected */
+    struct http_sock *sock = calloc(1, sizeof(*sock));
+    if (!sock)
+        return NULL;
+    sock->lane = lane;
+    sock->fd = fd;
+    ev_io_init(&sock->io, on_io, fd, 0);
+    sock->io.data = sock;
+    socks->by_fd[fd] = sock;
+    return sock;
+}
+
 static void watch(struct ev_loop *loop, struct http_sock *sock, int events)
 {
     sock->wanted = events;
@@ -123,6 +128,17 @@ static void watch(struct ev_loop *loop, struct http_sock *sock, int events)
     ev_io_start(loop, &sock->io);
 }
 
+/* Idle, or about to be closed. A read watcher stays on: the next request on this connection
+ * then needs no system call to arm it. */
+static void unwatch(struct ev_loop *loop, struct http_sock *sock)
+{
+    sock->wanted = 0;
+    if (sock->foreign)
+        drop(sock);
+    else if (sock->io.events != EV_READ)
+        ev_io_stop(loop, &sock->io);
+}
+
 int http_sock_on_poll(CURL *easy, curl_socket_t fd, int what, void *arg, void *socketp)
 {
     struct http_lane *lane = arg;
@@ -131,14 +147,8 @@ int http_sock_on_poll(CURL *easy, curl_socket_t fd, int what, void *arg, void *s
     (void)easy;
     (void)socketp;
     if (what == CURL_POLL_REMOVE) {
-        if (sock && sock->foreign)
-            drop(sock);
-        else if (sock)
-            /* Idle or about to be closed. A read watcher stays on: the next request on this
-             * connection then needs no system call to arm it. */
-            sock->wanted = 0;
-        if (sock && !sock->foreign && ev_is_active(&sock->io) && sock->io.events != EV_READ)
-            ev_io_stop(lane->pool->loop, &sock->io);
+        if (sock)
+            unwatch(lane->pool->loop, sock);
         return 0;
     }
     if (!sock) {
@@ -198,9 +208,8 @@ int http_sock_on_close(void *arg, curl_socket_t fd)
 
 void http_sock_forget(struct http_call *call)
 {
-    for (struct http_sock *sock = call->opening; sock; sock = sock->next)
-        sock->opener = NULL;
-    call->opening = NULL;
+    while (call->opening)
+        drop(call->opening);
 }
 
 /* --- the look before a permit ---------------------------------------------------------------- */
