@@ -1,14 +1,23 @@
 #include "worker/core/decide.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "worker/core/backoff.h"
+#include "worker/core/sat.h"
 
 static bool within_window(const struct capability *cap, int64_t since_ms, int64_t now_ms)
 {
     /* The whole resend has to fit: the vendor forgets the key at its own hour. */
     return cap->dedup && now_ms >= since_ms &&
-           now_ms - since_ms < cap->dedup_window_ms - cap->call_ms;
+           sat_sub(now_ms, since_ms) < sat_sub(cap->dedup_window_ms, cap->call_ms);
+}
+
+/* May the attempts of one message have gone to different vendors? Then no vendor's memory speaks
+ * for all of them. It takes both consents: another vendor doubles by definition. */
+static bool roams(const struct policy *p)
+{
+    return p->cross_vendor_resend && p->on_unknown == ON_UNKNOWN_RESEND;
 }
 
 static struct decision final(const struct view *v, enum msg_state state, int doubts,
@@ -34,7 +43,7 @@ static struct decision wait(const struct view *v, int attempts, int doubts, int6
                          .pinned = doubts > 0,
                          .reason = reason};
 
-    if (v->now_ms >= v->expires_ms || delay_ms >= v->expires_ms - v->now_ms) {
+    if (v->now_ms >= v->expires_ms || delay_ms >= sat_sub(v->expires_ms, v->now_ms)) {
         d.state = doubts > 0 ? MSG_UNKNOWN : MSG_EXPIRED;
         d.pinned = false;
         return d;
@@ -48,41 +57,54 @@ static int64_t backoff(const struct policy *p, const struct view *v, int n)
     return backoff_ms(p->backoff_base_ms, p->backoff_cap_ms, n > 0 ? (uint32_t)n : 1u, v->jitter);
 }
 
+/* The vendor's wish lengthens a wait, but takes at most half of the life that is left: a message
+ * dies of its own deadline, never of somebody's Retry-After. */
+static int64_t heard(const struct view *v, int64_t delay_ms, int64_t retry_after_ms)
+{
+    int64_t most = sat_sub(v->expires_ms, v->now_ms) / 2;
+    int64_t wish = retry_after_ms < most ? retry_after_ms : most;
+
+    return wish > delay_ms ? wish : delay_ms;
+}
+
+static int returned(const struct view *v)
+{
+    return v->attempts > 0 ? v->attempts - 1 : 0;
+}
+
 /* The vendor surely did not take it and the message is not at fault: the attempt comes back
- * (R8). The provider's own pause does the waiting, so the message waits only a little. */
+ * (R8). The provider's own pause does the waiting, so the message waits only a little: another
+ * provider of its route may be open. */
 static struct decision give_back(const struct policy *p, const struct view *v,
                                  int64_t retry_after_ms, const char *reason)
 {
-    int64_t delay = backoff(p, v, 1);
+    int64_t wish = retry_after_ms < p->backoff_cap_ms ? retry_after_ms : p->backoff_cap_ms;
 
     if (v->calls >= p->max_calls)
         return given_up(v, v->doubts, "too many calls");
-    if (delay < retry_after_ms)
-        delay = retry_after_ms;
-    return wait(v, v->attempts > 0 ? v->attempts - 1 : 0, v->doubts, delay, reason);
+    return wait(v, returned(v), v->doubts, heard(v, backoff(p, v, 1), wish), reason);
 }
 
 static struct decision try_again(const struct policy *p, const struct view *v, int doubts,
                                  int64_t retry_after_ms, const char *reason)
 {
-    int64_t delay = backoff(p, v, v->attempts);
-
     if (v->attempts >= p->max_attempts || v->calls >= p->max_calls)
         return given_up(v, doubts, "attempts used up");
-    if (delay < retry_after_ms)
-        delay = retry_after_ms;
-    return wait(v, v->attempts, doubts, delay, reason);
+    return wait(v, v->attempts, doubts, heard(v, backoff(p, v, v->attempts), retry_after_ms),
+                reason);
 }
 
 static struct decision in_doubt(const struct policy *p, const struct capability *cap,
                                 const struct view *v)
 {
-    int doubts = v->doubts + 1;
+    int earlier = v->doubts > 0 ? v->doubts : 0;
+    int doubts = earlier < INT_MAX ? earlier + 1 : INT_MAX;
     int64_t since = v->doubts > 0 ? v->doubt_since_ms : v->started_ms;
-    struct decision d;
+    struct decision d = try_again(p, v, doubts, -1, "resend under the same key");
 
-    if (within_window(cap, since, v->now_ms))
-        return try_again(p, v, doubts, -1, "resend under the same key");
+    /* The key has to hold when the resend is due, not only now. */
+    if (!roams(p) && within_window(cap, since, d.state == MSG_PENDING ? d.due_ms : v->now_ms))
+        return d;
     if (p->on_unknown != ON_UNKNOWN_RESEND)
         return final(v, MSG_UNKNOWN, doubts, "outcome unknown");
     d = try_again(p, v, doubts, -1, "resend after doubt");
@@ -90,20 +112,26 @@ static struct decision in_doubt(const struct policy *p, const struct capability 
     return d;
 }
 
-static struct decision rejected(const struct capability *cap, const struct view *v)
+static bool speaks_for_all(const struct policy *p, const struct capability *cap,
+                           const struct view *v)
+{
+    return v->doubts > 0 && !roams(p) && within_window(cap, v->doubt_since_ms, v->now_ms);
+}
+
+static struct decision rejected(const struct policy *p, const struct capability *cap,
+                                const struct view *v)
 {
     /* Under the same key a de-duplicating vendor would have repeated an acceptance: its
      * rejection speaks for the earlier attempts too. */
-    if (v->doubts > 0 && within_window(cap, v->doubt_since_ms, v->now_ms))
+    if (speaks_for_all(p, cap, v))
         return final(v, MSG_FAILED, 0, "rejected");
     return given_up(v, v->doubts, "rejected");
 }
 
-static struct decision accepted(const struct capability *cap, const struct view *v)
+static struct decision accepted(const struct policy *p, const struct capability *cap,
+                                const struct view *v)
 {
-    bool same = v->doubts > 0 && within_window(cap, v->doubt_since_ms, v->now_ms);
-
-    return final(v, MSG_SENT, same ? 0 : v->doubts, NULL);
+    return final(v, MSG_SENT, speaks_for_all(p, cap, v) ? 0 : v->doubts, NULL);
 }
 
 struct decision decide(const struct policy *policy, const struct capability *cap,
@@ -113,9 +141,9 @@ struct decision decide(const struct policy *policy, const struct capability *cap
 
     switch (outcome) {
     case OUTCOME_ACCEPTED:
-        return accepted(cap, view);
+        return accepted(policy, cap, view);
     case OUTCOME_REJECTED:
-        return rejected(cap, view);
+        return rejected(policy, cap, view);
     case OUTCOME_THROTTLED:
         d = give_back(policy, view, retry_after_ms, "throttled");
         break;
@@ -123,7 +151,9 @@ struct decision decide(const struct policy *policy, const struct capability *cap
         d = give_back(policy, view, retry_after_ms, "provider held");
         break;
     case OUTCOME_UNREACHED:
-        d = give_back(policy, view, -1, "provider unreached");
+        /* No request left, so none is counted: an outage ends no message before its deadline. */
+        d = wait(view, returned(view), view->doubts, backoff(policy, view, 1),
+                 "provider unreached");
         break;
     case OUTCOME_REFUSED:
         d = try_again(policy, view, view->doubts, retry_after_ms, "refused for now");
@@ -134,7 +164,7 @@ struct decision decide(const struct policy *policy, const struct capability *cap
         d = in_doubt(policy, cap, view);
         break;
     }
-    if (policy->cross_vendor_resend)
+    if (roams(policy))
         d.pinned = false;
     return d;
 }
@@ -143,8 +173,7 @@ bool decide_dispatch(const struct policy *policy, const struct capability *cap,
                      const struct view *view, struct decision *ret_decision)
 {
     if (view->now_ms >= view->expires_ms) {
-        *ret_decision = wait(view, view->attempts > 0 ? view->attempts - 1 : 0, view->doubts, 0,
-                             "expired before the call");
+        *ret_decision = wait(view, returned(view), view->doubts, 0, "expired before the call");
         return false;
     }
     /* A first counted attempt with a doubt behind it is an operator's retry: allowed by hand. */
@@ -177,11 +206,13 @@ enum fold fold_attempts(const enum outcome *outcomes, unsigned n)
 
 static struct late_decision late_accepted(const struct late_view *v)
 {
-    struct late_decision d = {.change = true, .state = MSG_SENT, .doubts = v->doubts - 1};
+    struct late_decision d = {
+        .change = true, .state = MSG_SENT, .doubts = v->doubts > 0 ? v->doubts - 1 : 0};
 
     if (v->newer_attempt) { /* it cannot be called back; what it finds does not matter any more */
         d.state = MSG_SENDING;
         d.taken = true;
+        d.duplicate = v->taken && !v->same_vendor_id;
         d.reason = "accepted late";
     } else {
         d.taken = v->taken;
@@ -200,7 +231,7 @@ static struct late_decision late_not_taken(const struct policy *p, const struct 
     d.reason = "doubt cleared";
     if (d.doubts > 0 || (v->state != MSG_UNKNOWN && v->state != MSG_PENDING))
         return d;
-    if (outcome == OUTCOME_REJECTED) {
+    if (outcome == OUTCOME_REJECTED || v->rejected) {
         d.state = MSG_FAILED;
         d.reason = "rejected";
     } else if (v->now_ms >= v->expires_ms) {
@@ -221,11 +252,13 @@ struct late_decision decide_late(const struct policy *policy, const struct late_
         .state = view->state, .doubts = view->doubts, .taken = view->taken};
 
     /* Only a doubt can be cleared: whatever else is on record was proven and stays. */
-    if (!view->recorded || view->recorded_as != OUTCOME_UNKNOWN || view->doubts <= 0)
+    if (!view->recorded || view->recorded_as != OUTCOME_UNKNOWN)
         return nothing;
+    /* No doubt is counted where a later answer under the same key spoke for this attempt too. News
+     * of success still wins over everything that is not a success (R7). */
     if (outcome == OUTCOME_ACCEPTED)
-        return late_accepted(view);
-    if (outcome > OUTCOME_ACCEPTED && outcome < OUTCOME_UNKNOWN)
+        return view->state == MSG_SENT && view->doubts <= 0 ? nothing : late_accepted(view);
+    if (outcome > OUTCOME_ACCEPTED && outcome < OUTCOME_UNKNOWN && view->doubts > 0)
         return late_not_taken(policy, view, outcome);
     return nothing;
 }

@@ -26,7 +26,7 @@ struct policy {
     int max_attempts; /* attempts that count */
     int max_calls;    /* requests of any outcome: ends endless throttling */
     int64_t backoff_base_ms, backoff_cap_ms;
-    bool cross_vendor_resend; /* after a doubt another vendor may be tried */
+    bool cross_vendor_resend; /* after a doubt another vendor may be tried; only with resend */
 };
 
 /* What the vendor of this attempt can prove. */
@@ -58,7 +58,9 @@ struct decision {
 };
 
 /* After an attempt that ended in `outcome`; `retry_after_ms` < 0 when the vendor named none. Total:
- * an outcome outside the enum counts as unknown. due_ms lies in [now, expires). */
+ * an outcome outside the enum counts as unknown. due_ms lies in [now, expires). A Retry-After only
+ * lengthens the wait: to half of the life left at most, and where the provider's own door does
+ * the waiting (throttled, held) not beyond backoff_cap_ms. */
 struct decision decide(const struct policy *policy, const struct capability *cap,
                        const struct view *view, enum outcome outcome, int64_t retry_after_ms);
 
@@ -84,6 +86,7 @@ struct late_view {
     bool recorded;            /* the late attempt is on record ... */
     enum outcome recorded_as; /* ... as this */
     bool same_vendor_id;      /* the message has a vendor id and it is the one that came */
+    bool rejected;            /* another attempt is on record as rejected: none follows it */
     int attempts, doubts;
     bool taken;
     int64_t now_ms, expires_ms;
