@@ -216,8 +216,9 @@ def test_a_request_may_come_byte_by_byte_and_two_at_once(drive):
 
 
 def test_connection_limit_gives_way_again(drive):
-    """At the limit a newcomer waits in the kernel's queue, and is served when one has left."""
-    d = drive("--connections", 4, "--per-address", 4)
+    """At the limit a newcomer waits in the kernel's queue, and is served when one has left, not
+    only when the next timer happens to fire (here the hour that an idle client may stay)."""
+    d = drive("--connections", 4, "--per-address", 4, "--timeout", 3600)
     idle = [d.connect() for _ in range(4)]
     for s in idle:
         s.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -228,6 +229,21 @@ def test_connection_limit_gives_way_again(drive):
         assert late.recv(65536).startswith(b"HTTP/1.1 200")
     for s in idle:
         s.close()
+
+
+def test_a_limit_of_one_serves_many_in_turn(drive):
+    d, answers = drive("--connections", 1, "--per-address", 1, "--timeout", 3600), []
+
+    def ask():
+        for _ in range(20):
+            answers.append(d.raw(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+
+    threads = [threading.Thread(target=ask) for _ in range(5)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    assert [a[:12] for a in answers] == [b"HTTP/1.1 200"] * 100
 
 
 def test_one_address_cannot_take_every_connection(drive):

@@ -35,6 +35,7 @@ struct serve {
     void *arg;
     char *token; /* NULL = none configured */
     size_t body_max;
+    bool closed; /* a connection ended in this MHD_run */
     int port;
     char *address;
 };
@@ -309,16 +310,33 @@ static void on_completed(void *arg, struct MHD_Connection *c, void **io_call,
 
 /* ---- the loop ---- */
 
+static void on_connection(void *arg, struct MHD_Connection *c, void **socket_context,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    struct serve *s = arg;
+
+    (void)c;
+    (void)socket_context;
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED)
+        s->closed = true;
+}
+
+/* At its connection limit libmicrohttpd takes the listening socket out of its epoll set, and
+ * puts it back only when a run begins: after a run in which a connection ended, another must
+ * follow, or those who wait are not accepted until something else happens. */
 static void run(struct serve *s)
 {
     MHD_UNSIGNED_LONG_LONG ms;
 
+    s->closed = false;
     MHD_run(s->daemon);
     ev_timer_stop(s->loop, &s->timer);
-    if (MHD_get_timeout(s->daemon, &ms) == MHD_YES) {
-        ev_timer_set(&s->timer, (double)ms / 1000., 0.);
-        ev_timer_start(s->loop, &s->timer);
-    }
+    if (s->closed)
+        ms = 0;
+    else if (MHD_get_timeout(s->daemon, &ms) != MHD_YES)
+        return;
+    ev_timer_set(&s->timer, (double)ms / 1000., 0.);
+    ev_timer_start(s->loop, &s->timer);
 }
 
 static void on_io(struct ev_loop *loop, ev_io *w, int events)
@@ -353,7 +371,8 @@ static int daemon_start(struct serve *s, const struct serve_options *opt, int fd
         MHD_OPTION_PER_IP_CONNECTION_LIMIT, or_default(opt->per_address, DEFAULT_PER_ADDRESS),
         MHD_OPTION_CONNECTION_TIMEOUT, or_default(opt->timeout_s, DEFAULT_TIMEOUT_S),
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT,
-        1, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_END);
+        1, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, s, MHD_OPTION_END);
     if (!s->daemon)
         return -EIO;
     info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_EPOLL_FD);
