@@ -19,6 +19,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 #define MAX_KEYS_DEFAULT   10000000u
 #define MAX_KEYS_MAX       500000000u
 #define KEEP_TEXTS_DEFAULT 1000u
+#define KEEP_TEXTS_MANY    1000000u /* --keep-texts without a number */
 #define KEEP_TEXTS_MAX     100000000u
 #define OPTIONS_MAX        64
 
@@ -73,12 +74,12 @@ static void print_help(void)
            "reached each phone, and shows and steers it all under /api/.\n\n"
            "  --listen HOST:PORT   where to listen; port 0 takes a free one (127.0.0.1:9000)\n"
            "  --max-keys N         keys remembered; then 507 answers (%u)\n"
-           "  --keep-texts N       deliveries whose text is kept (%u)\n"
+           "  --keep-texts[=N]     deliveries whose text is kept (%u; %u without N)\n"
            "  --ledger-file PATH   append a line for each request\n"
            "  --summary            print the figures as one JSON line at the end\n"
            "  --help               this text\n\n"
            "Knobs (also live, with PUT /api/knobs):\n",
-           MAX_KEYS_DEFAULT, KEEP_TEXTS_DEFAULT);
+           MAX_KEYS_DEFAULT, KEEP_TEXTS_DEFAULT, KEEP_TEXTS_MANY);
     for (size_t i = 0; i < count; i++) {
         printf("  --");
         for (const char *c = table[i].name; *c; c++)
@@ -130,6 +131,9 @@ static int take_option(struct options *o, int code, struct err *err)
     case OPT_MAX_KEYS:
         return parse_count("max-keys", optarg, 1, MAX_KEYS_MAX, &o->max_keys, err);
     case OPT_KEEP_TEXTS:
+        o->keep_texts = KEEP_TEXTS_MANY;
+        if (!optarg)
+            return 0;
         return parse_count("keep-texts", optarg, 0, KEEP_TEXTS_MAX, &o->keep_texts, err);
     case OPT_LEDGER_FILE:
         o->ledger_file = optarg;
@@ -153,7 +157,7 @@ static void make_options(struct option longs[OPTIONS_MAX], char names[OPTIONS_MA
 {
     static const struct option fixed[] = {{"listen", required_argument, NULL, OPT_LISTEN},
                                           {"max-keys", required_argument, NULL, OPT_MAX_KEYS},
-                                          {"keep-texts", required_argument, NULL, OPT_KEEP_TEXTS},
+                                          {"keep-texts", optional_argument, NULL, OPT_KEEP_TEXTS},
                                           {"ledger-file", required_argument, NULL, OPT_LEDGER_FILE},
                                           {"summary", no_argument, NULL, OPT_SUMMARY},
                                           {"help", no_argument, NULL, OPT_HELP}};

@@ -109,10 +109,11 @@ enum MHD_Result sb_req_sleep(struct sb_req *r, int64_t due_ms, bool watch_peer)
 {
     struct sandbox *sb = r->sb;
 
-    if (sb->wheel.armed == 0)
-        sb_wheel_expire(&sb->wheel, sb_mono_ms(), on_timer, NULL); /* catch up after rest */
-    sb_wheel_add(&sb->wheel, &r->timer, due_ms);
-    if (!ev_is_active(&sb->tick))
+    r->wheel = watch_peer ? &sb->slow_wheel : &sb->wheel;
+    if (r->wheel->armed == 0)
+        sb_wheel_expire(r->wheel, sb_mono_ms(), on_timer, NULL); /* catch up after rest */
+    sb_wheel_add(r->wheel, &r->timer, due_ms);
+    if (sb->wheel.armed > 0 && !ev_is_active(&sb->tick))
         ev_timer_again(sb->loop, &sb->tick);
     if (watch_peer) {
         ev_io_init(&r->peer_io, on_peer, r->link->fd, EV_READ);
@@ -131,7 +132,7 @@ void sb_req_wake(struct sb_req *r)
         return;
     r->asleep = false;
     r->woken = true;
-    sb_wheel_del(&r->sb->wheel, &r->timer);
+    sb_wheel_del(r->wheel, &r->timer);
     unwatch_peer(r);
     MHD_resume_connection(r->conn);
 }
@@ -167,7 +168,8 @@ static void req_release(struct sb_req *r)
 
     if (r->route->done)
         r->route->done(r);
-    sb_wheel_del(&sb->wheel, &r->timer);
+    if (r->wheel)
+        sb_wheel_del(r->wheel, &r->timer);
     unwatch_peer(r);
     if (r->cap > BODY_KEEP) {
         free(r->body);
@@ -387,6 +389,10 @@ static void on_housekeeping(struct ev_loop *loop, ev_timer *w, int revents)
         ev_io_start(loop, &sb->accept_io);
     if (sb->log)
         fflush(sb->log);
+    size_t before = sb->slow_wheel.armed;
+    sb_wheel_expire(&sb->slow_wheel, sb_mono_ms(), on_timer, NULL);
+    if (sb->slow_wheel.armed != before)
+        pump(sb);
 }
 
 /* --- start and stop --------------------------------------------------------------------- */
@@ -427,6 +433,7 @@ int sb_server_start(struct sandbox *sb, struct err *err)
         MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_TURBO;
 
     sb_wheel_init(&sb->wheel, sb_mono_ms());
+    sb_wheel_init(&sb->slow_wheel, sb_mono_ms());
     sb->daemon = MHD_start_daemon(flags, 0, NULL, NULL, on_request, sb, MHD_OPTION_NOTIFY_COMPLETED,
                                   on_completed, sb, MHD_OPTION_NOTIFY_CONNECTION, on_connection, sb,
                                   MHD_OPTION_CONNECTION_LIMIT, raise_fd_limit(),
@@ -449,6 +456,7 @@ void sb_server_stop(struct sandbox *sb)
     listener_close(sb);
     /* the library insists that nothing is suspended when it stops */
     sb_wheel_expire(&sb->wheel, INT64_MAX - 1, on_timer, NULL);
+    sb_wheel_expire(&sb->slow_wheel, INT64_MAX - 1, on_timer, NULL);
     MHD_run(sb->daemon);
     ev_io_stop(sb->loop, &sb->daemon_io);
     ev_timer_stop(sb->loop, &sb->tick);

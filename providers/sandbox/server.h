@@ -36,6 +36,7 @@ struct sb_req { /* one request, from its first header to its last byte out */
     bool asleep, woken; /* suspended; came back */
     bool watching;      /* peer_io is on */
     struct sb_timer timer;
+    struct sb_wheel *wheel; /* that timer is or was in; NULL before the first sleep */
     ev_io peer_io;
     /* the owner's, see vendor.c and wait.c */
     void *data;
@@ -67,8 +68,9 @@ int sb_server_start(struct sandbox *sb, struct err *err);
 /* Ends every connection and closes all. Harmless when not started. */
 void sb_server_stop(struct sandbox *sb);
 
-/* Suspends until `due_ms` (monotonic; negative = no timer) or sb_req_wake. With `watch_peer`
- * the request also wakes when the client goes away. Returns MHD_YES. */
+/* Suspends until `due_ms` (monotonic, to a few ms) or sb_req_wake. With `watch_peer`, for long
+ * waits, the request also wakes when the client goes away, and its time is kept to 50 ms: a
+ * silent vendor then costs no CPU. Returns MHD_YES. */
 enum MHD_Result sb_req_sleep(struct sb_req *r, int64_t due_ms, bool watch_peer);
 void sb_req_wake(struct sb_req *r);
 

@@ -48,7 +48,8 @@ struct sandbox {
 
     /* server.c */
     struct MHD_Daemon *daemon;
-    struct sb_wheel wheel;
+    struct sb_wheel wheel;      /* answers, to the ms */
+    struct sb_wheel slow_wheel; /* silences and long polls */
     ev_io accept_io, daemon_io;
     ev_timer tick, again, housekeeping;
     int listen_fd;
