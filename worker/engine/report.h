@@ -166,12 +166,13 @@ struct report_limits {
 
 /* /healthz: 200 while the worker does its work, 503 with the reasons otherwise. It asks for the
  * last successful claim, not for a living process (S6). While draining or when no claim is wanted
- * the age of the claim is not judged; answers that cannot be stored always are. Returns the status;
- * *ret_body is JSON {"ok":bool,"reasons":[...]}, NULL = out of memory. */
+ * the age of the claim is not judged; answers that cannot be stored always are. For alarms and
+ * balancers: do not restart a worker for it, since in an outage of the database that throws away
+ * the answers it holds and makes doubts of them. A loop that stands still is the watchdog's.
+ * Returns the status; *ret_body is JSON {"ok", "draining", "reasons"}, NULL = out of memory. */
 unsigned report_health(const struct report *r, const struct report_limits *limits, char **ret_body);
 
-/* /readyz: 200 when the database is up, its schema is the wanted one and the worker does not drain.
- */
+/* /readyz: 200 when the database is up with the wanted schema and the worker does not drain. */
 unsigned report_ready(const struct report *r, char **ret_body);
 
 #endif

@@ -202,7 +202,9 @@ static bool pair_value(struct log_line *l, const char **io_fmt, va_list *args)
 
 void log_line_pairs(struct log_line *l, const char *fmt, va_list *args)
 {
-    while (fmt && *fmt) {
+    if (!fmt)
+        return;
+    while (*fmt) {
         size_t key = strcspn(fmt, "= %");
 
         if (key == 0 || fmt[key] != '=') {

@@ -46,8 +46,9 @@ static int listen_parse(const char *text, struct listen *ret, struct err *err)
         host++;
         len -= 2;
     } else if (memchr(host, ':', len)) {
-        return err_set(err, -EINVAL, "listen: an IPv6 address needs brackets: [%.*s]%s", (int)len,
-                       text, colon);
+        err_set(err, -EINVAL, "listen: an IPv6 address needs brackets: [%.*s]%s", (int)len, text,
+                colon);
+        return -EINVAL;
     }
     ret->host = strndup(host, len);
     ret->port = colon + 1;
@@ -111,7 +112,7 @@ int serve_listen(const char *text, int *ret_fd, struct err *err)
 
 int serve_listen_address(int fd, char **ret_address, int *ret_port)
 {
-    struct sockaddr_storage a;
+    struct sockaddr_storage a = {0};
     socklen_t len = sizeof(a);
     char host[INET6_ADDRSTRLEN], port[8];
     char *address;
