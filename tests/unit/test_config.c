@@ -124,7 +124,7 @@ static void refused_with_line_and_cure(void **state)
             fail_msg("%s: %d, %s", refusals[i].name, r, err_text(&err));
         if (refusals[i].hint && (!err.hint || !strstr(err.hint, refusals[i].hint)))
             fail_msg("%s: hint %s", refusals[i].name, err.hint ? err.hint : "none");
-        if (strstr(err.message, "hunter2") || (err.hint && strstr(err.hint, "hunter2")))
+        if (strstr(err_text(&err), "hunter2") || (err.hint && strstr(err.hint, "hunter2")))
             fail_msg("%s: prints the secret", refusals[i].name);
         assert_null(c);
         err_done(&err);

@@ -45,8 +45,10 @@ int config_load(const char *path, struct config **ret_config, struct err *err)
     size_t len = 0;
     int r = read_file(path, &text, &len);
 
-    if (r < 0)
-        return err_set(err, r, "%s: %s", path, strerror(-r));
+    if (r < 0 || !text) {
+        err_set(err, r, "%s: %s", path, strerror(-r));
+        return r;
+    }
     r = config_parse(text, len, path, ret_config, err);
     explicit_bzero(text, len);
     free(text);

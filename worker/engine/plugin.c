@@ -95,9 +95,10 @@ static int find_file(const char *dir, const char *name, char **ret_path, struct 
         *ret_path = strdup(name);
         return *ret_path ? 0 : -ENOMEM;
     }
-    if (!bare_name_ok(name))
-        return err_set(err, -EINVAL, "plugin \"%s\": a name has letters, digits, _ and - only",
-                       name);
+    if (!bare_name_ok(name)) {
+        err_set(err, -EINVAL, "plugin \"%s\": a name has letters, digits, _ and - only", name);
+        return -EINVAL;
+    }
     searched = dir ? strdup(dir) : plugin_dir();
     if (!searched || asprintf(&path, "%s/%s%s", searched, name, so_suffix) < 0) {
         free(searched);
@@ -153,9 +154,10 @@ static int check_api(const char *name, const struct provider *api, struct err *e
     const char *missing;
     int r;
 
-    if (!api)
-        return err_set(err, -ENOEXEC, "plugin \"%s\": " PROVIDER_ENTRY_SYMBOL "() gives nothing",
-                       name);
+    if (!api) {
+        err_set(err, -ENOEXEC, "plugin \"%s\": " PROVIDER_ENTRY_SYMBOL "() gives nothing", name);
+        return -ENOEXEC;
+    }
     r = check_version(name, api, err); /* first: another major may mean another layout */
     if (r < 0)
         return r;
@@ -206,7 +208,8 @@ static int load(struct plugin *p, const char *path, struct err *err)
         const char *why = dlerror();
         int code = access(path, F_OK) == 0 ? -ENOEXEC : -ENOENT;
 
-        return err_set(err, code, "plugin \"%s\": cannot load: %s", p->name, why ? why : path);
+        err_set(err, code, "plugin \"%s\": cannot load: %s", p->name, why ? why : path);
+        return code;
     }
     *(void **)&entry = dlsym(p->so, PROVIDER_ENTRY_SYMBOL); /* POSIX's way around the cast */
     if (!entry) {
