@@ -31,7 +31,7 @@ LIBRARIES = {
     "curl/": ("worker/io/",),
     "microhttpd.h": ("worker/io/", "providers/sandbox/"),
     "ev.h": ("worker/io/", "worker/engine/", "worker/cli/", "worker/main.c", "providers/sandbox/"),
-    "jansson.h": ("worker/engine/config", "worker/cli/", "providers/"),
+    "jansson.h": ("worker/engine/config", "worker/engine/report", "worker/cli/", "providers/"),
     "dlfcn.h": ("worker/engine/", "worker/io/"),
 }
 
