@@ -30,7 +30,7 @@ COMMENT ON FUNCTION postrider.uuid7 IS
 
 CREATE FUNCTION postrider.uuid_floor(at timestamptz) RETURNS uuid
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-  SELECT (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid
+  SELECT (lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid
 $$;
 COMMENT ON FUNCTION postrider.uuid_floor IS 'The smallest id of a moment: where a partition begins.';
 

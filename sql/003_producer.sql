@@ -133,6 +133,9 @@ BEGIN
         RAISE WARNING USING MESSAGE = format('dedup_key "%s" was used for message %s with another text or recipient; nothing new is sent', coalesce(dedup_key, key::text), v_first),
           HINT = 'Use a new key for a new message.';
       END IF;
+      -- Both keys now name that message: a key that named the one never queued would lose a text.
+      UPDATE postrider.dedup AS d SET message_id = v_first
+       WHERE d.key = 'app:' || dedup_key AND d.message_id = id;
       RETURN v_first;
     END IF;
   END LOOP;

@@ -151,7 +151,8 @@ BEGIN
       FROM unnest(p_ids, p_tokens, p_vendor_ids) WITH ORDINALITY AS i(id, token, vendor_id, n)
   ), moved AS (
     UPDATE postrider.message AS m
-       SET state = 'sent', vendor_id = i.vendor_id, calls = m.calls + 1, reason = NULL, changed_at = clock_timestamp()
+       SET state = 'sent', vendor_id = i.vendor_id, calls = m.calls + 1, taken = false, reason = NULL,
+           changed_at = clock_timestamp()
       FROM input AS i
      WHERE m.id = i.id AND m.token = i.token AND m.state = 'sending'
     RETURNING i.n, m.kind
@@ -170,6 +171,17 @@ $$;
 COMMENT ON FUNCTION postrider.settle_sent IS
   'The common end: first attempt, accepted, no doubt. Returns the positions (from 0) that no longer matched id, token and sending: late news. Ids come sorted.';
 
+CREATE FUNCTION postrider.settled_state(state text, outcome text, doubts integer, taken boolean, over boolean)
+RETURNS postrider.state LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+  SELECT CASE WHEN taken THEN 'sent'
+              WHEN state <> 'unknown' OR doubts > 0 THEN state
+              WHEN over THEN 'expired'
+              WHEN outcome IS NULL THEN 'pending'
+              ELSE 'failed' END::postrider.state
+$$;
+COMMENT ON FUNCTION postrider.settled_state IS
+  'What decide said, in the light of late news it could not know: an earlier attempt was accepted (taken), or the last doubt was cleared, so that nothing is unknown any more.';
+
 CREATE FUNCTION postrider.settle(
   p_ids uuid[], p_tokens bigint[], p_states text[], p_delays bigint[], p_dues text[], p_attempts integer[],
   p_calls integer[], p_doubts integer[], p_vendor_ids text[], p_reasons text[], p_outcomes text[],
@@ -185,21 +197,27 @@ DECLARE
 BEGIN
   RETURN QUERY
   WITH input AS MATERIALIZED (
-    SELECT i.*
+    SELECT i.*, (i.outcome IS NOT DISTINCT FROM 'unknown')::int AS doubt
       FROM unnest(p_ids, p_tokens, p_states, p_delays, p_dues, p_attempts, p_calls, p_doubts, p_vendor_ids,
                   p_reasons, p_outcomes, p_phases, p_codes, p_details, p_ages) WITH ORDINALITY
         AS i(id, token, state, delay_ms, due, attempts, calls, doubts, vendor_id,
              reason, outcome, phase, code, detail, age_ms, n)
   ), moved AS (
     UPDATE postrider.message AS m
-       SET state = CASE WHEN m.taken THEN 'sent' ELSE i.state END::postrider.state,
-           due = CASE WHEN m.taken OR i.state <> 'pending' THEN NULL
-                      ELSE coalesce(i.due::timestamptz, v_now + i.delay_ms * interval '1 millisecond') END,
-           attempts = i.attempts, calls = m.calls + i.calls, doubts = i.doubts,
-           doubt_since = CASE WHEN i.doubts = 0 THEN NULL
+       SET state = postrider.settled_state(i.state, i.outcome, least(i.doubts, m.doubts + i.doubt), m.taken, m.expires_at <= v_now),
+           due = CASE WHEN postrider.settled_state(i.state, i.outcome, least(i.doubts, m.doubts + i.doubt), m.taken, m.expires_at <= v_now) = 'pending'
+                      THEN coalesce(i.due::timestamptz, v_now + coalesce(i.delay_ms, 0) * interval '1 millisecond') END,
+           attempts = i.attempts, calls = m.calls + i.calls,
+           -- The worker counts from what it claimed; late news may have cleared a doubt meanwhile.
+           doubts = least(i.doubts, m.doubts + i.doubt),
+           doubt_since = CASE WHEN least(i.doubts, m.doubts + i.doubt) = 0 THEN NULL
                               WHEN m.doubt_since IS NULL THEN v_now - i.age_ms * interval '1 millisecond'
                               ELSE m.doubt_since END,
-           vendor_id = coalesce(i.vendor_id, m.vendor_id), reason = i.reason, changed_at = v_now
+           vendor_id = CASE WHEN m.taken THEN coalesce(m.vendor_id, i.vendor_id) ELSE coalesce(i.vendor_id, m.vendor_id) END,
+           reason = CASE WHEN NOT m.taken THEN i.reason
+                         WHEN i.outcome IS DISTINCT FROM 'accepted' THEN 'accepted late'
+                         WHEN i.vendor_id IS DISTINCT FROM m.vendor_id THEN 'accepted twice' END,
+           taken = false, changed_at = v_now
       FROM input AS i
      WHERE m.id = i.id AND m.token = i.token AND m.state = 'sending'
     RETURNING i.n, m.kind, m.state, m.provider
@@ -240,15 +258,18 @@ BEGIN
   ON CONFLICT (token) DO UPDATE SET lane = c.lane RETURNING c.ids INTO v_ids;
   WITH moved AS (
     UPDATE postrider.message AS m
-       SET state = 'pending', due = m.changed_at, attempts = m.attempts - 1, changed_at = v_now
+       SET state = CASE WHEN m.taken THEN 'sent' ELSE 'pending' END::postrider.state,
+           due = CASE WHEN m.taken THEN NULL ELSE m.changed_at END,
+           reason = CASE WHEN m.taken THEN 'accepted late' ELSE m.reason END,
+           attempts = m.attempts - 1, taken = false, changed_at = v_now
       FROM (SELECT u.id FROM unnest(v_ids) AS u(id) ORDER BY u.id) AS i
      WHERE m.id = i.id AND m.token = p_token AND m.state = 'sending'
-    RETURNING m.kind
+    RETURNING m.kind, m.state
   ), counted AS (
     INSERT INTO postrider.counter_delta (kind, state, n)
-    SELECT v.kind, d.state, d.sign * v.n
-      FROM (SELECT kind, count(*) AS n FROM moved GROUP BY kind) AS v,
-           (VALUES ('sending'::postrider.state, -1), ('pending', 1)) AS d(state, sign)
+    SELECT v.kind, v.state, count(*) FROM moved AS v GROUP BY v.kind, v.state
+    UNION ALL
+    SELECT v.kind, 'sending', -count(*) FROM moved AS v GROUP BY v.kind
   )
   SELECT count(*) INTO v_n FROM moved;
   IF v_ids <> '{}' THEN
@@ -291,13 +312,16 @@ COMMENT ON FUNCTION postrider.sweep_rows IS
 
 CREATE FUNCTION postrider.late_read(p_ids uuid[], p_tokens bigint[]) RETURNS TABLE (
   n integer, state text, token bigint, kind text, provider text, attempts integer, calls integer, doubts integer,
-  vendor_id text, taken boolean, life_ms bigint, doubt_age_ms bigint, recorded text, other_vendor_id text)
+  vendor_id text, taken boolean, life_ms bigint, doubt_age_ms bigint, recorded text, other_vendor_id text,
+  rejected boolean)
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
   SELECT (i.n - 1)::int, m.state::text, m.token, m.kind, m.provider, m.attempts::int, m.calls, m.doubts::int, m.vendor_id, m.taken,
          (extract(epoch FROM m.expires_at - clock_timestamp()) * 1000)::bigint,
          (extract(epoch FROM clock_timestamp() - m.doubt_since) * 1000)::bigint,
-         a.outcome::text, a.vendor_id
+         a.outcome::text, a.vendor_id,
+         EXISTS (SELECT 1 FROM postrider.attempt AS o
+                  WHERE o.message_id = i.id AND o.token <> i.token AND o.outcome = 'rejected')
     FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS i(id, token, n)
     JOIN postrider.message AS m ON m.id = i.id
     LEFT JOIN postrider.attempt AS a ON a.message_id = i.id AND a.token = i.token
@@ -312,21 +336,30 @@ LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_kind text;
   v_provider text;
+  v_state postrider.state;
   v_now timestamptz := clock_timestamp();
 BEGIN
   UPDATE postrider.message AS m
-     SET state = p_state::postrider.state,
-         due = CASE WHEN p_state = 'pending' THEN coalesce(m.due, v_now + p_delay_ms * interval '1 millisecond') END,
+     -- Canceled while in doubt: once nothing was taken after all, it is canceled and not tried again.
+     SET state = CASE WHEN p_seen_state = 'unknown' AND m.reason = 'canceled' AND p_state IN ('pending', 'failed', 'expired')
+                      THEN 'canceled' ELSE p_state END::postrider.state,
+         due = CASE WHEN p_state = 'pending' AND NOT (p_seen_state = 'unknown' AND m.reason IS NOT DISTINCT FROM 'canceled')
+                    THEN coalesce(m.due, v_now + coalesce(p_delay_ms, 0) * interval '1 millisecond') END,
          doubts = p_doubts, doubt_since = CASE WHEN p_doubts > 0 THEN coalesce(m.doubt_since, v_now) END,
-         taken = p_taken, vendor_id = coalesce(p_vendor_id, m.vendor_id), reason = p_reason, changed_at = v_now
+         taken = p_taken, vendor_id = coalesce(p_vendor_id, m.vendor_id),
+         -- What is still so keeps its reason and its time (of a claim, while sending).
+         reason = CASE WHEN p_state = p_seen_state AND p_reason = 'doubt cleared' THEN m.reason
+                       WHEN p_seen_state = 'unknown' AND m.reason = 'canceled' AND p_state <> 'sent' THEN m.reason
+                       ELSE p_reason END,
+         changed_at = CASE WHEN p_state = p_seen_state THEN m.changed_at ELSE v_now END
    WHERE m.id = p_id AND m.token = p_seen_token AND m.state = p_seen_state::postrider.state AND m.doubts = p_seen_doubts
-  RETURNING m.kind, m.provider INTO v_kind, v_provider;
+  RETURNING m.kind, m.provider, m.state INTO v_kind, v_provider, v_state;
   IF NOT FOUND THEN
     RETURN false; -- it moved meanwhile: read again, decide again
   END IF;
-  IF p_state <> p_seen_state THEN
+  IF v_state <> p_seen_state::postrider.state THEN
     INSERT INTO postrider.counter_delta (kind, state, n)
-    VALUES (v_kind, p_seen_state::postrider.state, -1), (v_kind, p_state::postrider.state, 1);
+    VALUES (v_kind, p_seen_state::postrider.state, -1), (v_kind, v_state, 1);
   END IF;
   INSERT INTO postrider.attempt AS a (message_id, token, outcome, provider, phase, code, detail, vendor_id, started_at, ended_at)
   VALUES (p_id, p_token, p_outcome::postrider.outcome, v_provider, p_phase, p_code, p_detail, p_vendor_id, v_now, v_now)

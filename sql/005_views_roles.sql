@@ -85,6 +85,8 @@ BEGIN
     VALUES
       ('postrider_producer', 'USAGE ON SCHEMA postrider'),
       ('postrider_producer', 'EXECUTE ON FUNCTION postrider.send, postrider.send_many, postrider.cancel, postrider.inbox_accept, postrider.normalize_phone, postrider.segments'),
+      -- The two above run as their caller, and so do their parts.
+      ('postrider_producer', 'EXECUTE ON FUNCTION postrider.is_gsm7, postrider.mixed_parts, postrider.body_too_long, postrider.normalize_spelled_phone'),
       ('postrider_worker', 'USAGE ON SCHEMA postrider'),
       ('postrider_worker', 'EXECUTE ON ALL FUNCTIONS IN SCHEMA postrider'),
       ('postrider_worker', 'USAGE ON SEQUENCE postrider.claim_token'),
