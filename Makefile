@@ -66,7 +66,6 @@ PAGE      := $(wildcard worker/web/index.html)
 UNIT      := $(sort $(wildcard tests/unit/test_*.c tests/unit/*_driver.c))
 BAD       := $(sort $(wildcard tests/unit/badplugins/*.c))
 FUZZERS   := $(sort $(wildcard tests/fuzz/fuzz_*.c))
-BAD       := $(sort $(wildcard tests/unit/badplugins/*.c))
 
 objects     = $(patsubst %.c,$(O)/%.o,$(1))
 plugin_obj  = $(call objects,$(sort $(wildcard providers/$(1)/*.c)))
@@ -77,7 +76,6 @@ MODULES  := $(PLUGINS:%=$(O)/providers/%.so)
 TESTS    := $(UNIT:tests/unit/%.c=$(O)/tests/%)
 BAD_SO   := $(BAD:tests/unit/%.c=$(O)/tests/%.so)
 FUZZ_BIN := $(FUZZERS:tests/fuzz/%.c=$(O)/fuzz/%)
-BAD_SO   := $(BAD:tests/unit/badplugins/%.c=$(O)/tests/badplugins/%.so)
 
 .PHONY: all help deps demo test test-unit test-sql test-e2e test-smoke test-programs lint format \
         format-check bench chaos model fuzz fuzz-programs soak lab conformance demo-kannel \
@@ -187,7 +185,7 @@ RUN = exec env POSTRIDER="$(O)/postrider" POSTRIDER_TESTS="$(O)/tests" \
       ASAN_OPTIONS="abort_on_error=1:detect_leaks=1:$$ASAN_OPTIONS" \
       UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:$$UBSAN_OPTIONS" $(PYTHON) tests/run.py
 
-test-programs: all $(TESTS) $(BAD_SO) $(BAD_SO)
+test-programs: all $(TESTS) $(BAD_SO)
 
 ## test          everything below, on a machine that has only Debian; last line N passed, N failed
 test:
