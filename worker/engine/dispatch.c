@@ -94,6 +94,9 @@ static bool may_start(void *arg)
     m->gate_shut = e->leaving || now >= m->expires ||
                    !lease_allows(now, m->vendor->conf->timeout_ms,
                                  e->setup.config->settle_allowance_ms, m->batch->end);
+    if (!m->gate_shut && m->lane == 0 && m->calls == 0)
+        histogram_add_us(&m->engine->report.otp,
+                         (clock_real_ms() + e->clock_skew_ms - m->created_ms) * 1000);
     return !m->gate_shut;
 }
 

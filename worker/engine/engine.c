@@ -281,6 +281,8 @@ static void seed_jitter(void)
 
 static int prepare(struct engine *e, struct err *err)
 {
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+
     for (int i = 0; i < LANES_MAX; i++) {
         e->lanes[i].no = i;
         queue_init(&e->lanes[i].ready);
@@ -295,7 +297,7 @@ static int prepare(struct engine *e, struct err *err)
     if (!e->seen || !e->loop)
         return -ENOMEM;
     seed_jitter();
-    signal(SIGPIPE, SIG_IGN);
+    sigaction(SIGPIPE, &ignore, NULL);
     return http_global_init(err);
 }
 

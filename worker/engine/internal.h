@@ -204,6 +204,7 @@ struct engine {
     int64_t *done; /* claims whose last row is stored and whose lease row is still there */
     size_t done_n, done_cap;
     bool settle_urgent;
+    int64_t unsettled_since;
     int64_t settle_pause_until;
     struct late *late_head, **late_tail;
     bool late_busy;

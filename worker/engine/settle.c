@@ -31,6 +31,8 @@ static bool is_common(const struct msg *m)
 
 void settle_push(struct engine *e, struct msg *m)
 {
+    if (e->sent.n + e->ended.n + e->storing == 0)
+        e->unsettled_since = clock_boot_ms();
     queue_push(is_common(m) ? &e->sent : &e->ended, m);
     if (e->sent.n >= BATCH_MAX || e->ended.n >= BATCH_MAX)
         e->settle_urgent = true;
@@ -72,6 +74,7 @@ static void stored(struct storing *s, const struct pg_result *r)
     for (size_t i = 0; i < s->n; i++)
         end_msg(e, s->rows[i]);
     e->report.settles++;
+    e->unsettled_since = clock_boot_ms(); /* what is left came after the last success, nearly */
     e->report.last_settle_ago_ms = clock_boot_ms(); /* an absolute time; aged when reported */
 }
 

@@ -57,7 +57,7 @@ static int vendor_open(struct engine *e, const struct config *config,
 
 void setup_close(struct setup *s)
 {
-    for (size_t i = 0; i < s->n; i++)
+    for (size_t i = 0; s->vendors && i < s->n; i++)
         vendor_free(s->vendors[i]);
     free(s->vendors);
     config_free(s->config);
@@ -146,8 +146,10 @@ void setup_reap(struct engine *e)
 struct vendor *setup_find(const struct engine *e, const char *name)
 {
     for (size_t i = 0; i < e->setup.n; i++) {
-        if (strcmp(e->setup.vendors[i]->conf->name, name) == 0)
-            return e->setup.vendors[i];
+        struct vendor *v = e->setup.vendors[i];
+
+        if (v && strcmp(v->conf->name, name) == 0)
+            return v;
     }
     return NULL;
 }

@@ -48,6 +48,7 @@ static void snapshot(struct engine *e, struct report *s)
     r->in_air = e->in_air;
     r->in_air_limit = e->setup.config->in_flight;
     r->unsettled = (int64_t)(e->sent.n + e->ended.n + e->storing);
+    r->oldest_unsettled_ms = r->unsettled > 0 ? age(e->unsettled_since, now) : AGE_NONE;
     r->clock_skew_ms = e->clock_skew_ms;
     report_clear(r, REPORT_PROVIDERS);
     for (size_t i = 0; i < e->setup.n; i++)
@@ -110,14 +111,11 @@ static void on_page(void *arg, const struct serve_request *req, struct serve_rep
 {
     (void)arg;
     (void)req;
-    reply->status = 200;
-    reply->content_type = "text/html; charset=utf-8";
-    reply->fixed = web_index;
-    reply->fixed_len = web_index_len;
+    serve_page(web_index, web_index_len, reply);
 }
 
 static const struct serve_route routes[] = {
-    {"/", SERVE_GET, true, on_page},
+    {"/", SERVE_GET, false, on_page}, /* figures come from /api/status; the page asks for a token */
     {"/api/status", SERVE_GET, true, on_status},
     {"/metrics", SERVE_GET, false, on_metrics},
     {"/healthz", SERVE_GET, false, on_healthz},
