@@ -229,8 +229,15 @@ static struct late_decision late_not_taken(const struct policy *p, const struct 
         .change = true, .state = v->state, .doubts = v->doubts - 1, .taken = v->taken};
 
     d.reason = "doubt cleared";
-    if (d.doubts > 0 || (v->state != MSG_UNKNOWN && v->state != MSG_PENDING))
+    if (v->state != MSG_UNKNOWN && v->state != MSG_PENDING)
         return d;
+    if (d.doubts > 0) {
+        if (v->state == MSG_PENDING && (outcome == OUTCOME_REJECTED || v->rejected)) {
+            d.state = MSG_UNKNOWN; /* as a rejection in time: not tried again, but not failed yet */
+            d.reason = "rejected";
+        }
+        return d;
+    }
     if (outcome == OUTCOME_REJECTED || v->rejected) {
         d.state = MSG_FAILED;
         d.reason = "rejected";
