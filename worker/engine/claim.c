@@ -6,6 +6,7 @@
 #include "worker/engine/internal.h"
 #include "worker/engine/queries.h"
 #include "worker/io/clock.h"
+#include "worker/io/failpoint.h"
 #include "worker/io/log.h"
 
 enum { TOKENS_STOCK = 100, TOKENS_LOW = 40 };
@@ -114,6 +115,7 @@ void claim_release_lost(struct engine *e)
             free(rel);
             return;
         }
+        failpoint("release_sent");
     }
 }
 
@@ -306,6 +308,8 @@ static void on_claimed(void *arg, enum pg_end end, const struct pg_result *r)
     struct ask *ask = arg;
     struct engine *e = ask->e;
 
+    if (end == PG_COMMITTED)
+        failpoint("claim_committed");
     ask->lane->asking = false;
     ask->lane->asked = 0;
     ask->vendor->claimed -= ask->limit;
@@ -442,10 +446,12 @@ static int ask(struct engine *e, struct lane *lane, const struct pick *pick, uns
     pg_add_i64(p, engine_lease_ms(e));
     pg_add_text(p, full ? NULL : lane->after_due);
     pg_add_text(p, full ? NULL : lane->after_id);
+    failpoint("claim_unsent");
     if (pg_exec(pg, QUERY_CLAIM, p, on_claimed, a) < 0) {
         free(a);
         return -ENOTCONN;
     }
+    failpoint("claim_sent");
     e->tokens_n--;
     lane->full_at = full ? now : lane->full_at;
     lane->asking = true;

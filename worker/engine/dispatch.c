@@ -9,6 +9,7 @@
 #include "worker/core/text.h"
 #include "worker/engine/internal.h"
 #include "worker/io/clock.h"
+#include "worker/io/failpoint.h"
 #include "worker/io/log.h"
 
 /* ---- the air ---- */
@@ -97,6 +98,8 @@ static bool may_start(void *arg)
     if (!m->gate_shut && m->lane == 0 && m->calls == 0)
         histogram_add_us(&m->engine->report.otp,
                          (clock_real_ms() + e->clock_skew_ms - m->created_ms) * 1000);
+    if (!m->gate_shut)
+        failpoint("call_permitted");
     return !m->gate_shut;
 }
 
@@ -184,6 +187,8 @@ static void on_done(void *arg, const struct http_result *r)
     int64_t now = clock_boot_ms(), retry_after_ms;
     struct view view;
 
+    if (r->complete)
+        failpoint("reply_unjudged");
     m->call = NULL;
     air_leave(e, m);
     m->called = r->permits > 0;
@@ -243,6 +248,7 @@ static int call_vendor(struct msg *m, struct err *err)
                                     .may_repeat = v->cap.dedup,
                                     .may_start = may_start,
                                     .arg = m};
+    failpoint("call_unstarted");
     rc = http_start(v->pool, &request, on_done, &m->call, err);
     plugin_request_clear(&built);
     return rc < 0 ? -EAGAIN : 0;

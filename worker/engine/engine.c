@@ -10,6 +10,7 @@
 
 #include "worker/engine/internal.h"
 #include "worker/io/clock.h"
+#include "worker/io/failpoint.h"
 #include "worker/io/log.h"
 #include "worker/io/sdnotify.h"
 
@@ -282,7 +283,10 @@ static void seed_jitter(void)
 static int prepare(struct engine *e, struct err *err)
 {
     struct sigaction ignore = {.sa_handler = SIG_IGN};
+    int rc = failpoint_arm(getenv("POSTRIDER_FAILPOINT"), err);
 
+    if (rc < 0)
+        return rc;
     for (int i = 0; i < LANES_MAX; i++) {
         e->lanes[i].no = i;
         queue_init(&e->lanes[i].ready);

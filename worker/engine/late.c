@@ -5,6 +5,7 @@
 #include "worker/engine/internal.h"
 #include "worker/engine/queries.h"
 #include "worker/io/clock.h"
+#include "worker/io/failpoint.h"
 #include "worker/io/log.h"
 
 enum { LATE_AT_ONCE = 100, LATE_TRIES = 20 };
@@ -142,6 +143,8 @@ static void decide_one(struct engine *e, struct late *l, const struct pg_result 
     view.newer_attempt = state == MSG_SENDING && pg_i64(r, row, 2) != l->token;
     view.same_vendor_id = l->vendor_id && strcmp(pg_text(r, row, 8), l->vendor_id) == 0;
     d = decide_late(&policy, &view, l->outcome);
+    if (d.change)
+        failpoint("late_unwritten");
     if (d.change)
         write_one(e, l, r, row, &d);
     else

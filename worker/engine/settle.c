@@ -9,6 +9,7 @@
 #include "worker/engine/internal.h"
 #include "worker/engine/queries.h"
 #include "worker/io/clock.h"
+#include "worker/io/failpoint.h"
 #include "worker/io/log.h"
 
 enum { STORING_MAX = 8 }; /* settles under way at once */
@@ -163,6 +164,8 @@ static void on_stored(void *arg, enum pg_end end, const struct pg_result *r)
     struct storing *s = arg;
     struct engine *e = s->e;
 
+    if (end == PG_COMMITTED)
+        failpoint("settle_committed");
     e->storing -= s->n;
     e->settles_open--;
     if (end == PG_COMMITTED)
@@ -329,12 +332,16 @@ static bool flush_one(struct engine *e, struct queue *from, bool common)
     if (!s)
         return false;
     p = collect_done(s) == 0 ? params_of(s) : NULL;
+    if (s->n > 0)
+        failpoint("settle_unsent");
     if (!p || pg_exec(e->doors[DOOR_SETTLE].pg, common ? QUERY_SETTLE_SENT : QUERY_SETTLE, p,
                       on_stored, s) < 0) {
         keep(s, true);
         storing_free(s);
         return false;
     }
+    if (s->n > 0)
+        failpoint("settle_sent");
     e->storing += s->n;
     e->settles_open++;
     return true;

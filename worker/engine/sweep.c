@@ -9,6 +9,7 @@
 #include "worker/engine/internal.h"
 #include "worker/engine/queries.h"
 #include "worker/io/clock.h"
+#include "worker/io/failpoint.h"
 #include "worker/io/log.h"
 
 enum { SWEEP_AT_ONCE = 8, LOOK_TOKEN = 0, LOOK_WORKER, LOOK_OVER_MS, LOOK_AGE_MS, LOOK_N };
@@ -95,6 +96,7 @@ static void on_rows(void *arg, enum pg_end end, const struct pg_result *r)
 
     if (end == PG_COMMITTED && pg_rows(r) > 0) {
         log_event(LOG_LEVEL_WARN, "swept", "token=%lld n=%zu", (long long)s->token, pg_rows(r));
+        failpoint("sweep_unsettled");
         judge_rows(s->e, s->token, r);
     } else if (end == PG_COMMITTED) {
         settle_done(s->e, s->token); /* nothing is left under it: forget the lease */
