@@ -6,6 +6,7 @@ and a LOST one may be either. Ends come in order and before the news that the co
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import time
@@ -210,6 +211,16 @@ def test_errors_name_no_data(drive, dsn):
     assert got["sqlstate"] == "23505" and "77" not in got["error"]
 
 
+def test_error_that_is_not_the_servers(drive, pg, dsn):
+    """libpq has no memory for the rows and says "error", but the server has committed."""
+    d = drive(dsn)
+    d.tell("garble", "exec a insert into t values (1) returning id")
+    d.expect("end", tag="a", end="lost", sqlstate="08006")
+    d.expect("down")
+    d.expect("up")
+    assert ids(pg) == [1]
+
+
 def test_answers_not_asked_for_end_the_connection(drive, dsn):
     d = drive(dsn)
     d.tell("exec a copy (select 1) to stdout", "exec b select 1")
@@ -335,6 +346,24 @@ def test_what_arrived_before_the_loss_counts(drive, pg, dsn, proxy):
     d.expect("end", tag="b", end="failed", sqlstate="23505")
     d.expect("end", tag="c", end="lost")
     d.expect("down")
+
+
+def test_answer_and_the_end_at_once(drive, pg, dsn, proxy):
+    """Both wait in the socket together; the answer counts."""
+    d = drive(proxy.dsn(dsn))
+    proxy.pause()
+    d.tell("exec a insert into t values (1) returning id, repeat('x', 45000)")
+    assert d.state()["pending"] == 1
+    d.process.send_signal(signal.SIGSTOP)
+    proxy.resume()
+    wait_until(lambda: ids(pg) == [1])
+    pg.run("select pg_terminate_backend(pid) from pg_stat_activity"
+           " where application_name = 'postrider/driver'")
+    wait_until(lambda: proxy.sessions == 0)
+    d.process.send_signal(signal.SIGCONT)
+    d.expect("end", tag="a", end="committed")
+    d.expect("down", why="terminating connection due to administrator command")
+    d.expect("up")
 
 
 def test_black_hole(drive, pg, dsn, proxy):

@@ -7,6 +7,7 @@
  *   arrays TAG            one of each kind of parameter, read back as text
  *   big TAG N             a text array of N bytes, its length read back
  *   free TAG SQL          pg_free from the statement's callback
+ *   garble                libpq loses the next rows, as it does without memory for them
  *   state                 up, pending, last error
  *   quit (or end of file)
  *
@@ -16,9 +17,12 @@
 #include "worker/core/err.h"
 #include "worker/io/pg.h"
 
+#include <dlfcn.h>
 #include <ev.h>
 #include <jansson.h>
+#include <libpq-fe.h>
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +48,23 @@ struct job {
 static LIST_HEAD(, job) jobs = LIST_HEAD_INITIALIZER(jobs);
 
 static const char *const end_names[] = {"committed", "failed", "lost"};
+
+static bool garble_next;
+
+/* Stands before libpq's own, to fail on demand. */
+PGresult *PQgetResult(PGconn *conn)
+{
+    static PGresult *(*real)(PGconn *);
+
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "PQgetResult");
+    PGresult *res = real(conn);
+    if (!garble_next || PQresultStatus(res) != PGRES_TUPLES_OK)
+        return res;
+    garble_next = false;
+    PQclear(res);
+    return PQmakeEmptyPGresult(NULL, PGRES_FATAL_ERROR);
+}
 
 static void print_take(json_t *event)
 {
@@ -215,6 +236,10 @@ static void command(char *line)
         ev_break(loop, EVBREAK_ALL);
         return;
     }
+    if (strcmp(verb, "garble") == 0) {
+        garble_next = true;
+        return;
+    }
     if (strcmp(verb, "state") == 0) {
         print_take(json_pack("{s:s, s:b, s:I, s:s}", "event", "state", "up", pg_is_up(pg),
                              "pending", (json_int_t)pg_pending(pg), "last_error",
@@ -304,7 +329,7 @@ static void sync_command(struct pg_sync *conn, char *line)
 {
     struct err err = ERR_INIT;
     struct pg_result *r = NULL;
-    char sqlstate[6] = "";
+    char state[6] = "";
     const char *verb = strsep(&line, " ");
     const char *tag = strsep(&line, " ");
     int rc = 0;
@@ -315,7 +340,7 @@ static void sync_command(struct pg_sync *conn, char *line)
     } else {
         struct pg_params *p = pg_params_new();
         pg_add_text(p, "one");
-        rc = pg_sync_exec(conn, line, p, &r, sqlstate, &err);
+        rc = pg_sync_exec(conn, line, p, &r, state, &err);
     }
     json_t *names = json_array();
     for (int i = 0; r && i < pg_cols(r); i++)
@@ -323,7 +348,7 @@ static void sync_command(struct pg_sync *conn, char *line)
     print_take(json_pack("{s:s, s:s, s:s, s:o, s:o, s:b, s:s, s:s?, s:s?}", "event", "end", "tag",
                          tag, "end", rc ? strerrorname_np(-rc) : "ok", "names", names, "first",
                          r && pg_rows(r) ? row_json(r, 0) : json_array(), "warned",
-                         r && pg_warned(r), "sqlstate", sqlstate, "error", err.message, "hint",
+                         r && pg_warned(r), "sqlstate", state, "error", err.message, "hint",
                          err.hint));
     pg_result_free(r);
     err_done(&err);

@@ -217,10 +217,10 @@ static void test_one_line(void **state)
     } rows[] = {
         {"", "", ""},
         {"plain\n", "plain", "plain"},
-        {"refused\n\tIs the server running?\n", "refused Is the server running?",
-         "refused Is the server running?"},
-        {"first\n\tmore\nsecond\n", "first more; second", "second"},
+        {"refused\n\tIs the server running?\n", "refused", "refused"},
+        {"first\n\tmore\nsecond\n", "first; second", "second"},
         {"a\x1b[2Jb\r\n", "a [2Jb", "a [2Jb"},
+        {"a\n\tb\n\tc", "a", "a"},
         {"\n\n", "", ""},
         {"a\r\n\r\nb\n\n\n", "a; b", "b"},
         {"two  spaces ", "two spaces", "two spaces"},

@@ -9,7 +9,8 @@
 
 /* Laid out as PQsendQueryParams wants it. */
 struct pg_params {
-    int error; /* the first failure; nothing is added after it */
+    int error;     /* the first failure; nothing is added after it */
+    bool borrowed; /* not ours to free */
     int count;
     Oid types[PG_PARAMS_MAX];    /* 0: the statement decides */
     char *values[PG_PARAMS_MAX]; /* owned; NULL is SQL null */
@@ -32,7 +33,8 @@ void pg_result_init(struct pg_result *r, PGresult *res, bool warned, bool masked
 void pg_result_init_lost(struct pg_result *r, const char *why, bool warned);
 void pg_result_done(struct pg_result *r);
 
-/* Several lines as one, without control characters. Owned by the caller; NULL: no memory. */
+/* Several lines as one, without control characters and without the lines that begin with a tab,
+ * in which libpq explains the one before. Owned by the caller; NULL: no memory. */
 char *pg_one_line(const char *text);
 /* libpq's last complaint without what older ones said before it, as one line. */
 char *pg_last_line(const char *text);

@@ -28,7 +28,7 @@ enum {
 };
 
 /* Stands for every object that could not be allocated, so that no caller has to ask. */
-static struct pg_params no_memory = {.error = -ENOMEM};
+static struct pg_params no_memory = {.error = -ENOMEM, .borrowed = true};
 
 struct pg_params *pg_params_new(void)
 {
@@ -39,7 +39,7 @@ struct pg_params *pg_params_new(void)
 
 void pg_params_free(struct pg_params *p)
 {
-    if (!p || p == &no_memory)
+    if (!p || p->borrowed)
         return;
     for (int i = 0; i < p->count; i++)
         free(p->values[i]);

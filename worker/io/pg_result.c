@@ -22,6 +22,10 @@ char *pg_one_line(const char *text)
         return NULL;
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
+        if (c == '\n' && text[1] == '\t') {
+            text += strcspn(text + 1, "\n");
+            continue;
+        }
         bool parts = c == '\n' && !strchr("\t\r\n", text[1]); /* also finds the end */
         if (parts && trim(line, at) != line) {
             at = trim(line, at);
