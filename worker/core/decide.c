@@ -103,7 +103,8 @@ static struct decision in_doubt(const struct policy *p, const struct capability 
     struct decision d = try_again(p, v, doubts, -1, "resend under the same key");
 
     /* The key has to hold when the resend is due, not only now. */
-    if (!roams(p) && within_window(cap, since, d.state == MSG_PENDING ? d.due_ms : v->now_ms))
+    if (!roams(p) && within_window(cap, since, v->now_ms) &&
+        (d.state != MSG_PENDING || within_window(cap, since, d.due_ms)))
         return d;
     if (p->on_unknown != ON_UNKNOWN_RESEND)
         return final(v, MSG_UNKNOWN, doubts, "outcome unknown");
