@@ -23,15 +23,14 @@ static void judge_house(struct engine *e, const struct pg_result *r, int first_c
 
     e->adopted = strcmp(identity, adopted) == 0;
     if (!e->adopted && (was || !e->cautious))
-        log_event(LOG_LEVEL_ERROR, "cautious",
-                  "why=\"this is not the database that was adopted: nothing is sent\" adopted=%s "
-                  "found=%s hint=\"if this copy shall send, run: postrider adopt\"",
-                  adopted, identity);
+        log_event(LOG_LEVEL_ERROR, "cautious", "why=%s adopted=%s found=%s hint=%s",
+                  "this is not the database that was adopted: nothing is sent", adopted, identity,
+                  "if this copy shall send, run: postrider adopt");
     e->cautious = !e->adopted;
     if (!durable && (e->durable || !e->told_durable)) {
-        log_event(LOG_LEVEL_ERROR, "not_durable",
-                  "why=\"fsync, full_page_writes or synchronous_commit is off: kinds that hold or "
-                  "ask are not sent\"");
+        log_event(LOG_LEVEL_ERROR, "not_durable", "why=%s",
+                  "fsync, full_page_writes or synchronous_commit is off: kinds that hold or ask "
+                  "are not sent");
         e->told_durable = true;
     }
     e->durable = durable;
@@ -45,10 +44,9 @@ static void judge_schema(struct engine *e, int64_t version)
     e->report.schema_wanted = wanted;
     e->schema_ok = version == wanted;
     if (!e->schema_ok)
-        log_event(LOG_LEVEL_ERROR, "schema_differs",
-                  "found=%lld wanted=%d hint=\"run: postrider migrate (older), or upgrade "
-                  "postrider (newer)\"",
-                  (long long)version, wanted);
+        log_event(LOG_LEVEL_ERROR, "schema_differs", "found=%lld wanted=%d hint=%s",
+                  (long long)version, wanted,
+                  "run: postrider migrate (older), or upgrade postrider (newer)");
 }
 
 static void door_checked(struct door *d)
@@ -76,9 +74,8 @@ static void on_checked(void *arg, enum pg_end end, const struct pg_result *r)
         d->check_at = clock_boot_ms() + 1000;
         if (end == PG_FAILED)
             log_event(LOG_LEVEL_ERROR, "house_not_read",
-                      "connection=%s sqlstate=%s error=%s "
-                      "hint=\"run: postrider migrate\"",
-                      d->name, pg_sqlstate(r), pg_error(r));
+                      "connection=%s sqlstate=%s error=%s hint=%s", d->name, pg_sqlstate(r),
+                      pg_error(r), "run: postrider migrate");
         return;
     }
     judge_house(d->engine, r, 0);

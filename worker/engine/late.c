@@ -233,7 +233,7 @@ static void withdraw(struct engine *e, const char *id)
     pg_add_uuid_array(p, ids, 1);
     pg_add_text(p, "vendor id given twice");
     if (pg_exec(e->doors[DOOR_SETTLE].pg, QUERY_WITHDRAW, p, NULL, NULL) < 0)
-        log_event(LOG_LEVEL_ERROR, "doubt_not_stored", "id=%s why=\"vendor id given twice\"", id);
+        log_event(LOG_LEVEL_ERROR, "doubt_not_stored", "id=%s why=%s", id, "vendor id given twice");
 }
 
 static bool doubt_unstored(struct engine *e, const char *id)
