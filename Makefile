@@ -228,15 +228,15 @@ endif
 ## demo          a campaign and one-time codes through a killed worker, judged by the phones
 demo:
 	@$(WITH_DEPS) all
-	@exec env POSTRIDER="$(O)/postrider" $(PYTHON) tests/lab/demo.py
+	@exec env POSTRIDER="$(O)/postrider" $(if $(MESSAGES),MESSAGES="$(MESSAGES)") $(PYTHON) tests/lab/demo.py $(ARGS)
 ## lab           the published laboratory: naive loop beside postrider (JOBS=100000)
 lab:
 	@$(WITH_DEPS) all
-	@exec env POSTRIDER="$(O)/postrider" $(if $(JOBS),JOBS="$(JOBS)") $(PYTHON) tests/lab/lab.py
-## bench         messages a second and what they cost (JOBS=200000)
+	@exec env POSTRIDER="$(O)/postrider" $(if $(JOBS),JOBS="$(JOBS)") $(PYTHON) tests/lab/lab.py $(ARGS)
+## bench         messages a second and what they cost (MESSAGES=200000)
 bench:
 	@$(WITH_DEPS) all
-	@exec env POSTRIDER="$(O)/postrider" $(if $(JOBS),JOBS="$(JOBS)") $(PYTHON) tests/bench/bench.py
+	@exec env POSTRIDER="$(O)/postrider" $(if $(MESSAGES),MESSAGES="$(MESSAGES)") $(PYTHON) tests/bench/bench.py $(ARGS)
 
 # ---- code quality -----------------------------------------------------------------------------
 ## lint          format, clang-tidy, cppcheck, shellcheck, layers, headers, banned calls
