@@ -17,7 +17,7 @@ CREATE FUNCTION postrider.claim(
 RETURNS TABLE (
   id uuid, kind text, recipient text, body text, sender text, key uuid, meta jsonb, provider text,
   attempts integer, calls integer, doubts integer, life_ms bigint, doubt_age_ms bigint,
-  created_ms bigint, expires_ms bigint, due text)
+  expires_ms bigint, due text)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -28,54 +28,67 @@ DECLARE
   -- The bound skips dead index entries at the head; it is a hint, dropped about once a second.
   v_after_due timestamptz := coalesce(p_after_due::timestamptz, '-infinity');
   v_after_id uuid := coalesce(p_after_id::uuid, '00000000-0000-0000-0000-000000000000');
+  v_ids uuid[];
+  v_dues timestamptz[];
+  v_n integer;
+  v_low uuid;
+  v_high uuid;
 BEGIN
-  RETURN QUERY
-  WITH picked AS MATERIALIZED (
-    SELECT m.id, m.due
-      FROM postrider.message AS m
-     WHERE m.due IS NOT NULL AND m.lane = p_lane AND m.due <= v_now
-       AND (m.due, m.id) > (v_after_due, v_after_id)
-       AND m.kind = ANY (p_kinds)
-       AND (m.doubts = 0 OR m.provider = ANY (p_open))
-     ORDER BY m.due, m.id
-     LIMIT p_limit
-       FOR UPDATE OF m SKIP LOCKED
-  ), moved AS (
-    UPDATE postrider.message AS m
-       SET state = CASE WHEN m.expires_at > v_now THEN 'sending'
-                        WHEN m.doubts > 0 THEN 'unknown' ELSE 'expired' END::postrider.state,
-           reason = CASE WHEN m.expires_at > v_now THEN m.reason ELSE postrider.expired_reason(m.expires_at, v_now) END,
-           attempts = m.attempts + (m.expires_at > v_now)::int,
-           provider = CASE WHEN m.doubts > 0 THEN m.provider
-                           ELSE p_providers[array_position(p_kinds, m.kind)] END,
-           due = NULL, token = p_token, changed_at = v_now
-      FROM picked AS p
-     WHERE m.id = p.id
-    RETURNING m.id, m.kind, m.recipient, m.body, m.sender, m.key, m.meta, m.provider, m.attempts,
-              m.calls, m.doubts, m.expires_at, m.doubt_since, m.state, p.due
-  ), lease AS (
-    INSERT INTO postrider.claim (token, worker, lane, claimed_at, lease_until, ids)
-    SELECT p_token, p_worker, p_lane, v_now, v_now + p_lease_ms * interval '1 millisecond', array_agg(v.id)
-      FROM moved AS v WHERE v.state = 'sending' HAVING count(*) > 0
-  ), counted AS (
-    INSERT INTO postrider.counter_delta (kind, state, n)
-    SELECT v.kind, v.state, count(*) FROM moved AS v GROUP BY v.kind, v.state
-    UNION ALL
-    SELECT v.kind, 'pending', -count(*) FROM moved AS v GROUP BY v.kind
-  )
-  SELECT v.id, v.kind, v.recipient, v.body, v.sender, v.key, v.meta, v.provider,
-         v.attempts::int, v.calls, v.doubts::int,
-         (extract(epoch FROM v.expires_at - v_now) * 1000)::bigint,
-         (extract(epoch FROM v_now - v.doubt_since) * 1000)::bigint,
-         (extract(epoch FROM postrider.uuid_time(v.id)) * 1000)::bigint,
-         (extract(epoch FROM v.expires_at) * 1000)::bigint,
-         v.due::text
-    FROM moved AS v WHERE v.state = 'sending'
-  UNION ALL
+  SELECT array_agg(p.id ORDER BY p.id), array_agg(p.due ORDER BY p.id)
+    INTO v_ids, v_dues
+    FROM (SELECT m.id, m.due
+            FROM postrider.message AS m
+           WHERE m.due IS NOT NULL AND m.lane = p_lane AND m.due <= v_now
+             AND (m.due, m.id) > (v_after_due, v_after_id)
+             AND m.kind = ANY (p_kinds)
+             AND (m.doubts = 0 OR m.provider = ANY (p_open))
+           ORDER BY m.due, m.id
+           LIMIT p_limit
+             FOR UPDATE OF m SKIP LOCKED) AS p;
+  v_n := coalesce(cardinality(v_ids), 0);
+  IF v_n > 0 THEN
+    -- These name the partitions: the others are not even opened.
+    v_low := v_ids[1];
+    v_high := v_ids[v_n];
+    RETURN QUERY
+    WITH moved AS (
+      UPDATE postrider.message AS m
+         SET state = CASE WHEN m.expires_at > v_now THEN 'sending'
+                          WHEN m.doubts > 0 THEN 'unknown' ELSE 'expired' END::postrider.state,
+             reason = CASE WHEN m.expires_at > v_now THEN m.reason ELSE postrider.expired_reason(m.expires_at, v_now) END,
+             attempts = m.attempts + (m.expires_at > v_now)::int,
+             provider = CASE WHEN m.doubts > 0 THEN m.provider
+                             ELSE p_providers[array_position(p_kinds, m.kind)] END,
+             due = NULL, token = p_token, changed_at = v_now
+        FROM unnest(v_ids, v_dues) AS p(id, due)
+       WHERE m.id = p.id AND m.id BETWEEN v_low AND v_high
+      RETURNING m.id, m.kind, m.recipient, m.body, m.sender, m.key, m.meta, m.provider, m.attempts,
+                m.calls, m.doubts, m.expires_at, m.doubt_since, m.state, p.due
+    ), lease AS (
+      INSERT INTO postrider.claim (token, worker, lane, claimed_at, lease_until, ids)
+      SELECT p_token, p_worker, p_lane, v_now, v_now + p_lease_ms * interval '1 millisecond', array_agg(v.id ORDER BY v.id)
+        FROM moved AS v WHERE v.state = 'sending' HAVING count(*) > 0
+    ), counted AS (
+      INSERT INTO postrider.counter_delta (kind, state, n)
+      SELECT v.kind, v.state, count(*) FROM moved AS v GROUP BY v.kind, v.state
+      UNION ALL
+      SELECT v.kind, 'pending', -count(*) FROM moved AS v GROUP BY v.kind
+    )
+    SELECT v.id, v.kind, v.recipient, v.body, v.sender, v.key, v.meta, v.provider,
+           v.attempts::int, v.calls, v.doubts::int,
+           (date_part('epoch', v.expires_at - v_now) * 1000)::bigint,
+           (date_part('epoch', v_now - v.doubt_since) * 1000)::bigint,
+           (date_part('epoch', v.expires_at) * 1000)::bigint,
+           v.due::text
+      FROM moved AS v WHERE v.state = 'sending';
+  END IF;
   -- The last row says how many were picked, expired ones included, and where to go on.
-  SELECT (SELECT p.id FROM picked AS p ORDER BY p.due DESC, p.id DESC LIMIT 1), NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-         (SELECT count(*) FROM picked)::int, NULL, NULL, NULL, NULL, NULL, NULL,
-         (SELECT max(p.due) FROM picked AS p)::text;
+  SELECT p.due, p.id INTO v_after_due, v_after_id
+    FROM unnest(v_ids, v_dues) AS p(id, due) ORDER BY p.due DESC, p.id DESC LIMIT 1;
+  attempts := v_n;
+  id := v_after_id;
+  due := v_after_due::text;
+  RETURN NEXT;
 END
 $$;
 COMMENT ON FUNCTION postrider.claim IS
@@ -126,13 +139,26 @@ COMMENT ON FUNCTION postrider.tokens IS
   'Claim tokens ahead of need: a worker must know its token even when the claim''s answer is lost.';
 
 CREATE FUNCTION postrider.claims_done(p_done bigint[]) RETURNS void
-LANGUAGE sql VOLATILE
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
-  -- A claim is forgotten only when none of its messages is still sending under it.
-  DELETE FROM postrider.claim AS c
-   WHERE c.token = ANY (p_done)
-     AND NOT EXISTS (SELECT 1 FROM unnest(c.ids) AS u(id) JOIN postrider.message AS m ON m.id = u.id
-                      WHERE m.token = c.token AND m.state = 'sending')
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+  v_token bigint;
+  v_ids uuid[];
+  v_low uuid;
+  v_high uuid;
+BEGIN
+  FOR v_token, v_ids IN SELECT c.token, c.ids FROM postrider.claim AS c WHERE c.token = ANY (p_done) ORDER BY c.token LOOP
+    -- A claim is forgotten only when none of its messages is still sending under it.
+    v_low := v_ids[1];
+    v_high := v_ids[cardinality(v_ids)];
+    IF v_low IS NULL OR NOT EXISTS (
+      SELECT 1 FROM unnest(v_ids) AS u(id) JOIN postrider.message AS m ON m.id = u.id
+       WHERE m.token = v_token AND m.state = 'sending' AND m.id BETWEEN v_low AND v_high) THEN
+      DELETE FROM postrider.claim AS c WHERE c.token = v_token;
+    END IF;
+  END LOOP;
+END
 $$;
 COMMENT ON FUNCTION postrider.claims_done IS 'Deletes the leases of claims whose messages are all settled.';
 
@@ -144,6 +170,10 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
+DECLARE
+  -- Ids come sorted, so these name the partitions: the others are not even opened.
+  v_low uuid := p_ids[1];
+  v_high uuid := p_ids[cardinality(p_ids)];
 BEGIN
   RETURN QUERY
   WITH input AS MATERIALIZED (
@@ -154,7 +184,7 @@ BEGIN
        SET state = 'sent', vendor_id = i.vendor_id, calls = m.calls + 1, taken = false, reason = NULL,
            changed_at = clock_timestamp()
       FROM input AS i
-     WHERE m.id = i.id AND m.token = i.token AND m.state = 'sending'
+     WHERE m.id = i.id AND m.token = i.token AND m.state = 'sending' AND m.id BETWEEN v_low AND v_high
     RETURNING i.n, m.kind
   ), counted AS (
     INSERT INTO postrider.counter_delta (kind, state, n)
@@ -194,6 +224,8 @@ SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();
+  v_low uuid := p_ids[1];
+  v_high uuid := p_ids[cardinality(p_ids)];
 BEGIN
   RETURN QUERY
   WITH input AS MATERIALIZED (
@@ -219,7 +251,7 @@ BEGIN
                          WHEN i.vendor_id IS DISTINCT FROM m.vendor_id THEN 'accepted twice' END,
            taken = false, changed_at = v_now
       FROM input AS i
-     WHERE m.id = i.id AND m.token = i.token AND m.state = 'sending'
+     WHERE m.id = i.id AND m.token = i.token AND m.state = 'sending' AND m.id BETWEEN v_low AND v_high
     RETURNING i.n, m.kind, m.state, m.provider
   ), kept AS (
     INSERT INTO postrider.attempt (message_id, token, outcome, provider, phase, code, detail, vendor_id, started_at, ended_at)

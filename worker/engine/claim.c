@@ -27,7 +27,6 @@ enum claim_col {
     COL_DOUBTS,
     COL_LIFE_MS,
     COL_DOUBT_AGE_MS,
-    COL_CREATED_MS,
     COL_EXPIRES_MS,
     COL_DUE
 };
@@ -165,6 +164,22 @@ static void copy_uuid(char out[UUID_LEN + 1], const char *text)
     out[len] = '\0';
 }
 
+/* A version 7 UUID begins with its milliseconds: twelve hex digits and a dash among them. */
+static int64_t created_of(const char *id)
+{
+    int64_t ms = 0;
+
+    for (int i = 0; i < 13; i++) {
+        int c = id[i];
+
+        if (c >= '0' && c <= '9')
+            ms = ms * 16 + (c - '0');
+        else if (c >= 'a' && c <= 'f')
+            ms = ms * 16 + (c - 'a' + 10);
+    }
+    return ms;
+}
+
 static struct msg *msg_from_row(const struct ask *ask, const struct pg_result *r, size_t row)
 {
     struct engine *e = ask->e;
@@ -188,7 +203,7 @@ static struct msg *msg_from_row(const struct ask *ask, const struct pg_result *r
     m->doubts = (int)pg_i64(r, row, COL_DOUBTS);
     m->expires = boot_of(r, row, COL_LIFE_MS, ask->t0, 1);
     m->doubt_since = boot_of(r, row, COL_DOUBT_AGE_MS, ask->t0, -1);
-    m->created_ms = pg_i64(r, row, COL_CREATED_MS);
+    m->created_ms = created_of(m->id);
     m->expires_ms = pg_i64(r, row, COL_EXPIRES_MS);
     return m;
 }
@@ -308,7 +323,7 @@ static void on_claimed(void *arg, enum pg_end end, const struct pg_result *r)
     struct ask *ask = arg;
     struct engine *e = ask->e;
 
-    if (end == PG_COMMITTED)
+    if (end == PG_COMMITTED && pg_rows(r) > 1)
         failpoint("claim_committed");
     ask->lane->asking = false;
     ask->lane->asked = 0;
