@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct err;
 
@@ -20,16 +21,26 @@ enum exit_code {
 };
 
 struct command {
-    const char *name;
+    const char *name; /* NULL: `summary` is the title of those that follow */
     int (*run)(int argc, char **argv);
     const char *summary; /* one line for --help */
 };
 
-/* Ends with name == NULL. */
+/* Ends with summary == NULL. */
 extern const struct command cli_commands[];
 
-int cmd_worker(int argc, char **argv);
+int cmd_adopt(int argc, char **argv);
+int cmd_cancel(int argc, char **argv);
+int cmd_check(int argc, char **argv);
+int cmd_dev(int argc, char **argv);
+int cmd_later(int argc, char **argv); /* each command that has a name, but no substance yet */
 int cmd_migrate(int argc, char **argv);
+int cmd_retry(int argc, char **argv);
+int cmd_segments(int argc, char **argv);
+int cmd_send(int argc, char **argv);
+int cmd_show(int argc, char **argv);
+int cmd_status(int argc, char **argv);
+int cmd_worker(int argc, char **argv);
 
 /* Prints "postrider COMMAND: MESSAGE" and the hint on stderr; returns `code`. */
 int cli_fail(const char *command, int code, const struct err *err);
@@ -39,6 +50,9 @@ int cli_usage(const char *command, const char *fmt, ...) __attribute__((format(p
 
 /* $POSTRIDER_DSN, or NULL when it is not set or empty. */
 const char *cli_env_dsn(void);
+
+/* A whole number in [min, max] and nothing around it. */
+bool cli_int(const char *text, int64_t min, int64_t max, int64_t *ret);
 
 /* The version of the newest migration in this program. */
 int cli_schema_version(void);

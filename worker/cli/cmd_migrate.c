@@ -1,25 +1,38 @@
 /* postrider migrate: brings a database to the schema this program was built for. */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "worker/cli/cli.h"
+#include "worker/cli/connect.h"
 #include "worker/cli/migrations.h"
 #include "worker/core/err.h"
 #include "worker/io/pg.h"
 
-static const char help[] =
-    "usage: postrider migrate [--dsn DSN] [--check]\n"
-    "\n"
-    "Creates or upgrades the schema \"postrider\". Each migration is one transaction; running it\n"
-    "again, or from two hosts at once, is safe. A database that is newer than this program is\n"
-    "refused.\n"
-    "\n"
-    "      --dsn DSN   PostgreSQL connection; default: POSTRIDER_DSN, then libpq's environment\n"
-    "      --check     changes nothing; exits 1 when a migration is missing\n"
-    "      --grants    also repeats the grants to the postrider roles\n"
-    "      --help      this text\n";
+struct migrate_args {
+    struct cli_common common;
+    bool check, grants;
+};
+
+static const struct cli_option options[] = {
+    CLI_GROUP_ROW("options"),
+    CLI_FLAG_ROW(struct migrate_args, check, "check",
+                 "changes nothing; exits 1 when a migration is missing"),
+    CLI_FLAG_ROW(struct migrate_args, grants, "grants",
+                 "also repeats the grants to the postrider roles"),
+    CLI_CONNECTION(struct migrate_args, common),
+    CLI_END,
+};
+
+static const struct cli_spec spec = {
+    .name = "migrate",
+    .usage = "[OPTIONS]",
+    .about =
+        "Creates or upgrades the schema \"postrider\". Each migration is one transaction; running\n"
+        "it again, or from two hosts at once, is safe. A database that is newer than this\n"
+        "program is refused.",
+    .options = options,
+};
 
 /* One lock for all: taken in each transaction, so that no session state is needed. */
 #define LOCK  "SELECT pg_advisory_xact_lock(hashtext('postrider.migrate'))"
@@ -127,44 +140,19 @@ static int migrate(struct pg_sync *pg, bool check, struct err *err)
 
 int cmd_migrate(int argc, char **argv)
 {
-    static const struct option options[] = {{"dsn", required_argument, NULL, 'd'},
-                                            {"check", no_argument, NULL, 'k'},
-                                            {"grants", no_argument, NULL, 'g'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {0}};
-    const char *dsn = cli_env_dsn();
+    struct migrate_args args = {0};
     struct pg_sync *pg = NULL;
     struct err err = ERR_INIT;
-    bool check = false, grants = false;
-    int opt, rc;
+    int code = cli_parse(&spec, argc, argv, &args, NULL, NULL);
 
-    while ((opt = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-        switch (opt) {
-        case 'd':
-            dsn = optarg;
-            break;
-        case 'k':
-            check = true;
-            break;
-        case 'g':
-            grants = true;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return EXIT_DONE;
-        default:
-            return EXIT_USAGE;
-        }
-    }
-    if (optind < argc)
-        return cli_usage("migrate", "unexpected \"%s\"", argv[optind]);
-    rc = pg_sync_open(dsn, &pg, &err);
-    if (rc == 0)
-        rc = migrate(pg, check, &err);
-    if (rc == 0 && grants)
-        rc = pg_sync_script(pg, "SELECT postrider.grant_roles()", &err);
+    if (code != CLI_GO)
+        return code;
+    code = cli_connect("migrate", &args.common, &pg);
+    if (code == EXIT_DONE && migrate(pg, args.check, &err) < 0)
+        code = cli_fail("migrate", EXIT_FAILED, &err);
+    if (code == EXIT_DONE && args.grants)
+        code = cli_query("migrate", pg, "SELECT postrider.grant_roles()", NULL, NULL);
     pg_sync_close(pg);
-    rc = rc < 0 ? cli_fail("migrate", EXIT_FAILED, &err) : EXIT_DONE;
     err_done(&err);
-    return rc;
+    return code;
 }

@@ -1,0 +1,108 @@
+/* postrider retry: queues messages again that ended, or that nobody knows the end of. */
+#include <string.h>
+
+#include "worker/cli/bulk.h"
+#include "worker/cli/cli.h"
+#include "worker/cli/connect.h"
+#include "worker/io/pg.h"
+
+struct retry_args {
+    struct cli_common common;
+    const char *state, *kind, *reason;
+    int64_t limit;
+    bool yes;
+};
+
+static const struct cli_option options[] = {
+    CLI_GROUP_ROW("which"),
+    CLI_TEXT_ROW(struct retry_args, state, "state", "STATE",
+                 "failed, expired or unknown: all of them"),
+    {"kind", 'k', CLI_TEXT, offsetof(struct retry_args, kind), "NAME", "with --state: of this kind",
+     0, 0},
+    CLI_INT_ROW(struct retry_args, limit, "limit", "N", 1, INT64_MAX,
+                "with --state: at most so many, the oldest first"),
+    CLI_GROUP_ROW("why"),
+    CLI_TEXT_ROW(struct retry_args, reason, "reason", "TEXT",
+                 "kept in the operator's log; needed for unknown ones,\n"
+                 "which may have been sent already"),
+    CLI_FLAG_ROW(struct retry_args, yes, "yes", "needed with --state unknown"),
+    CLI_GROUP_ROW("output"),
+    CLI_JSON(struct retry_args, common),
+    CLI_CONNECTION(struct retry_args, common),
+    CLI_END,
+};
+
+static const struct cli_spec spec = {
+    .name = "retry",
+    .usage = "[--reason TEXT] ID...\n--state STATE --kind NAME [--reason TEXT] [--limit N]",
+    .about =
+        "Queues failed, expired, canceled or unknown messages again, with a fresh life and under\n"
+        "the same key. Sending an unknown one again may double it: look into the vendor's log\n"
+        "first, then say why.",
+    .options = options,
+    .args_max = -1,
+};
+
+static const struct bulk_answer answers[] = {
+    {"pending", "queued again", true},
+    {"not needed: pending", "not needed: it is waiting", true},
+    {"not needed: sending", "not needed: it is being handed over", true},
+    {"not needed: sent", "not needed: it was handed to the vendor", false},
+    {"not needed: suppressed", "refused: the recipient opted out", false},
+    {NULL, NULL, false},
+};
+
+static int check_words(const struct retry_args *a, char **ids, int n)
+{
+    bool unknown = a->state && strcmp(a->state, "unknown") == 0;
+
+    if (!a->state && n == 0)
+        return cli_usage("retry", "ID or --state is missing");
+    if (a->state && n > 0)
+        return cli_usage("retry", "either ids or --state, not both");
+    if (!a->state && (a->kind || a->limit > 0))
+        return cli_usage("retry", "--kind and --limit go with --state");
+    if (!a->state)
+        return bulk_check_ids("retry", ids, n);
+    if (!unknown && strcmp(a->state, "failed") != 0 && strcmp(a->state, "expired") != 0)
+        return cli_usage("retry", "--state is \"%s\", must be failed, expired or unknown",
+                         a->state);
+    if (!a->kind)
+        return cli_usage("retry", "--kind is missing");
+    if (unknown && (!a->reason || !*a->reason || !a->yes))
+        return cli_usage("retry", "unknown messages may have been sent already: say --reason TEXT "
+                                  "and --yes to send them again");
+    return EXIT_DONE;
+}
+
+int cmd_retry(int argc, char **argv)
+{
+    struct retry_args args = {0};
+    struct pg_sync *pg = NULL;
+    char **ids;
+    int n, code = cli_parse(&spec, argc, argv, &args, &ids, &n);
+
+    if (code != CLI_GO)
+        return code;
+    code = check_words(&args, ids, n);
+    if (code == EXIT_DONE)
+        code = cli_connect("retry", &args.common, &pg);
+    if (code == EXIT_DONE) {
+        struct bulk bulk = {
+            .command = "retry",
+            .one = "SELECT postrider.retry($1::uuid, $2)",
+            .batch = "SELECT p.id, postrider.retry(p.id, $5) FROM (SELECT id FROM "
+                     "postrider.message WHERE kind = $1 AND state = $2::postrider.state "
+                     "AND id > $3::uuid AND id < $6::uuid ORDER BY id LIMIT $4::bigint) AS p",
+            .answers = answers,
+            .kind = args.kind,
+            .state = args.state,
+            .reason = args.reason,
+            .limit = args.limit > 0 ? args.limit : INT64_MAX,
+            .json = args.common.json};
+
+        code = args.state ? bulk_all(&bulk, pg) : bulk_ids(&bulk, pg, ids, n);
+    }
+    pg_sync_close(pg);
+    return code;
+}
