@@ -3,7 +3,7 @@
 SET client_min_messages = warning;
 BEGIN;
 SET LOCAL search_path = public, pg_catalog;
-SELECT plan(87);
+SELECT plan(106);
 
 CREATE FUNCTION pg_temp.wrong_counts() RETURNS TABLE (kind text, state postrider.state, counted bigint, is bigint)
 LANGUAGE sql AS $$
@@ -110,6 +110,7 @@ SELECT is(count(*)::int, 1, 'but rows are still sending under it: the lease stay
 SELECT is((SELECT n FROM postrider.sweep_look() WHERE token = 104), 6, 'the sweeper sees it');
 SELECT results_eq($$SELECT id, attempts, doubts FROM postrider.sweep_rows(104)$$,
   $$VALUES (pg_temp.at(8), 1, 0), (pg_temp.at(9), 1, 0)$$, 'and what is left under it');
+SELECT is(count(*)::int, 1, 'and leaves the lease to the last settle') FROM postrider.claim WHERE token = 104;
 -- B19: sweeper and old worker both judge the last rows; whoever comes first wins.
 SELECT is(pg_temp.settle(pg_temp.at(8), 104, 'unknown', 1, 1, 'unknown', called => 0), 0, 'B19: the sweeper first');
 SELECT results_eq($$SELECT n FROM postrider.settle_sent(ARRAY[pg_temp.at(8)], '{104}', '{v8}', '{}')$$, ARRAY[0], 'the old worker''s answer is late news');
@@ -172,6 +173,32 @@ UPDATE postrider.message SET expires_at = clock_timestamp() - interval '1 s' WHE
 SELECT is(postrider.expire(0), 1, 'expire closes it while no provider is open');
 SELECT is(postrider.expire(0), 0, 'once');
 SELECT is_empty('SELECT * FROM pg_temp.wrong_counts()', 'counts are exact after expiry');
+
+-- A claim's rows that have moved on -------------------------------------------------------------
+
+SELECT postrider.send('+998920000001', 'one', run_at => now()) AS one, postrider.send('+998920000002', 'two') AS two,
+       postrider.send('+998920000003', 'three') AS three \gset
+SELECT is(pg_temp.claim(160, 100, 1, '{transactional}'), 3, 'three under one claim');
+SELECT is(pg_temp.settle(:'one', 160, 'sent', 1, 0, 'accepted', vendor_id => 'v'), 0, 'one is sent');
+SELECT is(pg_temp.settle(:'two', 160, 'pending', 0, 0, 'throttled'), 0, 'one comes back');
+SELECT is(pg_temp.claim(161, 100, 1, '{transactional}'), 1, 'and is claimed by another');
+SELECT results_eq('SELECT id FROM postrider.sweep_rows(160)', ARRAY[:'three'::uuid], 'a sweep of the first claim sees the third only');
+SELECT is(postrider.release(160, 60000), 1, 'a release gives back the third only');
+SELECT results_eq(format('SELECT pg_temp.row(i) FROM unnest(ARRAY[%L, %L, %L]::uuid[]) AS i', :'one', :'two', :'three'),
+  ARRAY['sent t160 a1 c1 d0 v', 'sending t161 a1 c1 d0', 'pending t160 a0 c0 d0'], 'the others stay as they are');
+
+-- Accepted after all, while the next attempt is in the air.
+SELECT is(pg_temp.settle(:'two', 161, 'pending', 1, 1, 'unknown'), 0, 'its outcome is not known');
+SELECT is(pg_temp.claim(162, 100, 1, '{transactional}'), 2, 'it is sent again');
+SELECT is(postrider.late_write(:'two', 162, 'sending', 1, 'sending', 0, 0, true, 'v1', 'accepted late', 161, 'accepted', 'complete', NULL, NULL), true, 'the first was accepted');
+SELECT is(pg_temp.settle(:'two', 162, 'pending', 2, 1, 'refused', delay => 1000, reason => 'refused for now'), 0, 'the second refused');
+SELECT is(pg_temp.row(:'two'), 'sent t162 a2 c3 d0 v1 accepted late', 'R7: any accepted means sent');
+SELECT is(pg_temp.settle(:'three', 162, 'pending', 1, 1, 'unknown'), 0, 'the third''s outcome is not known');
+SELECT is(pg_temp.claim(163, 100, 1, '{transactional}'), 1, 'it is sent again');
+SELECT is(postrider.late_write(:'three', 163, 'sending', 1, 'sending', 0, 0, true, 'v1', 'accepted late', 162, 'accepted', 'complete', NULL, NULL), true, 'the first was accepted');
+SELECT is(pg_temp.settle(:'three', 163, 'sent', 2, 1, 'accepted', vendor_id => 'v2'), 0, 'and so is the second');
+SELECT is(pg_temp.row(:'three'), 'sent t163 a2 c2 d0 v1 accepted twice', 'D25: two acceptances are shown');
+SELECT is_empty('SELECT * FROM pg_temp.wrong_counts()', 'counts are exact');
 
 -- fold_counters ---------------------------------------------------------------------------------
 
