@@ -15,7 +15,7 @@ static const char *const actions[ACTION_MAX] = {"kill", "stop", "exit"};
 static const char *const points[] = {
     "claim_unsent",     /* the claim is planned, nothing of it was sent */
     "claim_sent",       /* it was handed to the connection; its answer was not read */
-    "claim_committed",  /* its answer is here; no row of it was looked at */
+    "claim_committed",  /* its answer is here, with rows; none was looked at */
     "call_unstarted",   /* the request is built; libcurl does not know it */
     "call_permitted",   /* the gate said yes; no byte was written */
     "reply_unjudged",   /* the vendor's answer is here; nobody has read it */
