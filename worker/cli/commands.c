@@ -9,7 +9,7 @@ const struct command cli_commands[] = {
     {NULL, NULL, "run it"},
     {"worker", cmd_worker, "claim, call vendors and settle, until told to stop"},
     {"migrate", cmd_migrate, "create or upgrade the schema in a database"},
-    {"check", cmd_later, "test a configuration and say what it can promise"},
+    {"check", cmd_check, "test a configuration and say what it can promise"},
     {"adopt", cmd_adopt, "declare a restored or promoted database the one to send from"},
     {NULL, NULL, "messages"},
     {"send", cmd_send, "queue one message"},
