@@ -56,12 +56,12 @@ static bool shut(struct breaker *b, enum outcome outcome, int64_t retry_after_ms
                  int64_t now_ms)
 {
     bool was_shut = b->door != BREAKER_CLOSED;
-    int64_t until;
 
     /* Answers of calls that started before the door was shut prolong nothing, except that a
      * longer wish of the vendor is heard. */
     if (b->door == BREAKER_OPEN) {
-        until = sat_add(now_ms, wish_ms(outcome, retry_after_ms, jitter));
+        int64_t until = sat_add(now_ms, wish_ms(outcome, retry_after_ms, jitter));
+
         if (until > b->open_until_ms)
             b->open_until_ms = until;
         return false;
