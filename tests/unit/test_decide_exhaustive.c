@@ -72,10 +72,12 @@ static struct expected oracle(const struct question *q)
     spent = spent || (!free && q->v.attempts >= q->p.max_attempts);
     if (!spent && free)
         x.attempts -= x.attempts > 0;
-    x.state = !spent && due < q->v.expires_ms ? MSG_PENDING
-              : x.doubts > 0                  ? MSG_UNKNOWN
-              : spent                         ? MSG_FAILED
-                                              : MSG_EXPIRED;
+    if (x.doubts > 0)
+        x.state = MSG_UNKNOWN;
+    else
+        x.state = spent ? MSG_FAILED : MSG_EXPIRED;
+    if (!spent && due < q->v.expires_ms)
+        x.state = MSG_PENDING;
     if (doubt && x.state == MSG_PENDING && !(same && recognised(q, due))) {
         x.duplicate = q->p.on_unknown == ON_UNKNOWN_RESEND;
         x.state = x.duplicate ? MSG_PENDING : MSG_UNKNOWN;

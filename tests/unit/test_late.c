@@ -336,9 +336,10 @@ static const char *untrue(const struct model *m)
 static void run(unsigned long number, bool check_steps)
 {
     struct model m = {.state = MSG_PENDING, .policy = hold, .expires = 1200};
+    uint64_t mixed = number * UINT64_C(0x9e3779b97f4a7c15);
     const char *fault;
 
-    memcpy(m.seed, &(uint64_t){number * UINT64_C(0x9e3779b97f4a7c15)}, sizeof(m.seed));
+    memcpy(m.seed, &mixed, sizeof(m.seed));
     m.policy.on_unknown = (enum on_unknown)(number % ON_UNKNOWN_MAX_);
     for (int i = 0; i < 60; i++) {
         step(&m);
