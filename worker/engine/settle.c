@@ -58,6 +58,17 @@ static void end_msg(struct engine *e, struct msg *m)
     msg_free(m);
 }
 
+/* Another judged our attempt meanwhile. What never left is news as well: it clears the doubt. */
+static void tell_late(struct engine *e, struct msg *m)
+{
+    e->report.settled_stale++;
+    if (!m->has_outcome) {
+        m->outcome = OUTCOME_UNREACHED;
+        m->phase = http_phase_name(HTTP_PHASE_QUEUE);
+    }
+    late_push(e, m);
+}
+
 static void stored(struct storing *s, const struct pg_result *r)
 {
     struct engine *e = s->e;
@@ -66,11 +77,8 @@ static void stored(struct storing *s, const struct pg_result *r)
     for (size_t i = 0; i < pg_rows(r); i++) {
         int64_t at = pg_i64(r, i, 0);
 
-        if (at >= 0 && (size_t)at < s->n && !s->rows[at]->swept) {
-            e->report.settled_stale++;
-            if (s->rows[at]->has_outcome)
-                late_push(e, s->rows[at]);
-        }
+        if (at >= 0 && (size_t)at < s->n && !s->rows[at]->swept)
+            tell_late(e, s->rows[at]);
     }
     for (size_t i = 0; i < s->n; i++)
         end_msg(e, s->rows[i]);
