@@ -114,7 +114,7 @@ bool engine_may_claim(const struct engine *e)
 static bool all_stored(const struct engine *e)
 {
     return e->in_hand == 0 && e->sent.n == 0 && e->ended.n == 0 && e->settles_open == 0 &&
-           !e->late_head && !e->late_busy && e->lost_n == 0;
+           !e->late_head && !e->late_busy && !e->doubted && e->doubts_open == 0 && e->lost_n == 0;
 }
 
 static bool claims_open(const struct engine *e)
@@ -368,10 +368,12 @@ static void stop(struct engine *e)
         e->batches = b->next;
         free(b);
     }
-    while (e->late_head) {
-        struct late *l = e->late_head;
-
-        e->late_head = l->next;
+    for (struct late *l = e->late_head, *next; l; l = next) {
+        next = l->next;
+        late_free(l);
+    }
+    for (struct late *l = e->doubted, *next; l; l = next) {
+        next = l->next;
         late_free(l);
     }
     free(e->tokens);

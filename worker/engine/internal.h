@@ -121,6 +121,7 @@ struct msg {
 /* Late news: what became of an attempt that is no longer ours. */
 struct late {
     struct late *next;
+    struct engine *engine;
     char id[UUID_LEN + 1];
     int64_t token;
     enum outcome outcome;
@@ -207,6 +208,8 @@ struct engine {
     int64_t unsettled_since;
     int64_t settle_pause_until;
     struct late *late_head, **late_tail;
+    struct late *doubted; /* id given twice, and the database does not know yet */
+    unsigned doubts_open; /* being told to it */
     bool late_busy;
     struct seen_id *seen;
 

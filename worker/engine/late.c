@@ -64,6 +64,134 @@ void late_push(struct engine *e, const struct msg *m)
     enqueue(e, l);
 }
 
+/* ---- one vendor id on two messages ---- */
+
+static uint64_t hash_of(const char *provider, const char *id)
+{
+    uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a, 64 bit */
+
+    for (const char *s = provider; *s; s++)
+        h = (h ^ (unsigned char)*s) * UINT64_C(1099511628211);
+    h = (h ^ 0xffu) * UINT64_C(1099511628211);
+    for (const char *s = id; *s; s++)
+        h = (h ^ (unsigned char)*s) * UINT64_C(1099511628211);
+    return h;
+}
+
+static bool doubt_in(struct engine *e, struct queue *q, const char *id)
+{
+    for (struct msg **at = &q->head; *at; at = &(*at)->next) {
+        struct msg *m = *at;
+
+        if (strcmp(m->id, id) != 0)
+            continue;
+        if (m->decision.state != MSG_SENT)
+            return true; /* in doubt already */
+        m->outcome = OUTCOME_UNKNOWN;
+        free(m->code);
+        m->code = strdup("vendor id given twice");
+        m->decision.state = MSG_UNKNOWN;
+        m->decision.doubts = m->doubts + 1;
+        m->decision.reason = "vendor id given twice";
+        *at = m->next;
+        if (!m->next)
+            q->tail = at;
+        q->n--;
+        queue_push(&e->ended, m);
+        return true;
+    }
+    return false;
+}
+
+static bool doubt_unstored(struct engine *e, const char *id)
+{
+    return doubt_in(e, &e->sent, id) || doubt_in(e, &e->ended, id);
+}
+
+static void doubt_later(struct late *l)
+{
+    l->next = l->engine->doubted;
+    l->engine->doubted = l;
+}
+
+static void on_withdrawn(void *arg, enum pg_end end, const struct pg_result *r)
+{
+    struct late *l = arg;
+
+    (void)r;
+    l->engine->doubts_open--;
+    /* A settle that was lost with it is back in its line by now. */
+    if (end == PG_COMMITTED || doubt_unstored(l->engine, l->id))
+        late_free(l);
+    else
+        doubt_later(l);
+}
+
+/* Its settle is stored, or went ahead on the same connection: this comes after it. */
+static void withdraw(struct late *l)
+{
+    struct pg_params *p = pg_params_new();
+    const char *ids[] = {l->id};
+
+    pg_add_uuid_array(p, ids, 1);
+    pg_add_text(p, "vendor id given twice");
+    if (pg_exec(l->engine->doors[DOOR_SETTLE].pg, QUERY_WITHDRAW, p, on_withdrawn, l) < 0)
+        doubt_later(l);
+    else
+        l->engine->doubts_open++;
+}
+
+static void withdraw_again(struct engine *e)
+{
+    struct late *list = e->doubted;
+
+    if (!e->doors[DOOR_SETTLE].checked)
+        return;
+    e->doubted = NULL;
+    while (list) {
+        struct late *l = list;
+
+        list = l->next;
+        withdraw(l);
+    }
+}
+
+static void doubt(struct engine *e, const char *id)
+{
+    struct late *l;
+
+    if (doubt_unstored(e, id))
+        return;
+    l = calloc(1, sizeof(*l));
+    if (!l) {
+        log_event(LOG_LEVEL_ERROR, "doubt_not_stored", "id=%s why=\"vendor id given twice\"", id);
+        return;
+    }
+    l->engine = e;
+    memcpy(l->id, id, sizeof(l->id));
+    withdraw(l);
+}
+
+/* Remembers the last accepted ids, one slot a hash: an answer that belongs to another message is
+ * nearly always one given a moment ago on the same connection. Across workers and days the same
+ * is found by a query over the table. */
+bool seen_twice(struct engine *e, const struct msg *m)
+{
+    uint64_t hash = hash_of(m->vendor->conf->name, m->vendor_id);
+    struct seen_id *slot = &e->seen[hash % SEEN_IDS];
+
+    if (slot->hash == hash && strcmp(slot->id, m->id) != 0 && slot->id[0] != '\0') {
+        e->report.duplicate_suspects++;
+        log_event(LOG_LEVEL_ERROR, "vendor_id_twice", "provider=%s vendor_id=%s first=%s second=%s",
+                  m->vendor->conf->name, m->vendor_id, slot->id, m->id);
+        doubt(e, slot->id);
+        return true;
+    }
+    slot->hash = hash;
+    memcpy(slot->id, m->id, sizeof(slot->id));
+    return false;
+}
+
 /* ---- write ---- */
 
 static void on_written(void *arg, enum pg_end end, const struct pg_result *r)
@@ -183,6 +311,7 @@ void late_turn(struct engine *e)
     const char *ids[LATE_AT_ONCE];
     int64_t tokens[LATE_AT_ONCE];
 
+    withdraw_again(e);
     if (!e->late_head || e->late_busy || !e->doors[DOOR_HOUSE].checked)
         return;
     rd = calloc(1, sizeof(*rd));
@@ -209,72 +338,4 @@ void late_turn(struct engine *e)
             enqueue(e, rd->items[i]);
         free(rd);
     }
-}
-
-/* ---- one vendor id on two messages ---- */
-
-static uint64_t hash_of(const char *provider, const char *id)
-{
-    uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a, 64 bit */
-
-    for (const char *s = provider; *s; s++)
-        h = (h ^ (unsigned char)*s) * UINT64_C(1099511628211);
-    h = (h ^ 0xffu) * UINT64_C(1099511628211);
-    for (const char *s = id; *s; s++)
-        h = (h ^ (unsigned char)*s) * UINT64_C(1099511628211);
-    return h;
-}
-
-static void withdraw(struct engine *e, const char *id)
-{
-    struct pg_params *p = pg_params_new();
-    const char *ids[] = {id};
-
-    pg_add_uuid_array(p, ids, 1);
-    pg_add_text(p, "vendor id given twice");
-    if (pg_exec(e->doors[DOOR_SETTLE].pg, QUERY_WITHDRAW, p, NULL, NULL) < 0)
-        log_event(LOG_LEVEL_ERROR, "doubt_not_stored", "id=%s why=%s", id, "vendor id given twice");
-}
-
-static bool doubt_unstored(struct engine *e, const char *id)
-{
-    for (struct msg **at = &e->sent.head; *at; at = &(*at)->next) {
-        struct msg *m = *at;
-
-        if (strcmp(m->id, id) != 0)
-            continue;
-        m->outcome = OUTCOME_UNKNOWN;
-        m->code = strdup("vendor id given twice");
-        m->decision.state = MSG_UNKNOWN;
-        m->decision.doubts = m->doubts + 1;
-        m->decision.reason = "vendor id given twice";
-        *at = m->next;
-        if (!m->next)
-            e->sent.tail = at;
-        e->sent.n--;
-        queue_push(&e->ended, m);
-        return true;
-    }
-    return false;
-}
-
-/* Remembers the last accepted ids, one slot a hash: an answer that belongs to another message is
- * nearly always one given a moment ago on the same connection. Across workers and days the same
- * is found by a query over the table. */
-bool seen_twice(struct engine *e, const struct msg *m)
-{
-    uint64_t hash = hash_of(m->vendor->conf->name, m->vendor_id);
-    struct seen_id *slot = &e->seen[hash % SEEN_IDS];
-
-    if (slot->hash == hash && strcmp(slot->id, m->id) != 0 && slot->id[0] != '\0') {
-        e->report.duplicate_suspects++;
-        log_event(LOG_LEVEL_ERROR, "vendor_id_twice", "provider=%s vendor_id=%s first=%s second=%s",
-                  m->vendor->conf->name, m->vendor_id, slot->id, m->id);
-        if (!doubt_unstored(e, slot->id))
-            withdraw(e, slot->id);
-        return true;
-    }
-    slot->hash = hash;
-    memcpy(slot->id, m->id, sizeof(slot->id));
-    return false;
 }
