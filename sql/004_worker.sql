@@ -11,6 +11,16 @@ LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
 $$;
 COMMENT ON FUNCTION postrider.expired_reason IS 'Both times, so that nobody has to guess why a message was too late.';
 
+CREATE FUNCTION postrider.roams(kind text) RETURNS boolean
+LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN coalesce((SELECT k.cross_vendor_resend AND k.on_unknown <> 'hold' FROM postrider.kind AS k WHERE k.name = kind), false);
+END
+$$;
+COMMENT ON FUNCTION postrider.roams IS
+  'May a message of this kind go to another vendor while an attempt is in doubt? Asked for doubted rows only.';
+
 CREATE FUNCTION postrider.claim(
   p_token bigint, p_worker bigint, p_lane integer, p_kinds text[], p_providers text[], p_open text[],
   p_limit integer, p_lease_ms bigint, p_after_due text, p_after_id text)
@@ -41,7 +51,7 @@ BEGIN
            WHERE m.due IS NOT NULL AND m.lane = p_lane AND m.due <= v_now
              AND (m.due, m.id) > (v_after_due, v_after_id)
              AND m.kind = ANY (p_kinds)
-             AND (m.doubts = 0 OR m.provider = ANY (p_open))
+             AND (m.doubts = 0 OR m.provider = ANY (p_open) OR postrider.roams(m.kind))
            ORDER BY m.due, m.id
            LIMIT p_limit
              FOR UPDATE OF m SKIP LOCKED) AS p;
@@ -57,7 +67,7 @@ BEGIN
                           WHEN m.doubts > 0 THEN 'unknown' ELSE 'expired' END::postrider.state,
              reason = CASE WHEN m.expires_at > v_now THEN m.reason ELSE postrider.expired_reason(m.expires_at, v_now) END,
              attempts = m.attempts + (m.expires_at > v_now)::int,
-             provider = CASE WHEN m.doubts > 0 THEN m.provider
+             provider = CASE WHEN m.doubts > 0 AND NOT postrider.roams(m.kind) THEN m.provider
                              ELSE p_providers[array_position(p_kinds, m.kind)] END,
              due = NULL, token = p_token, changed_at = v_now
         FROM unnest(v_ids, v_dues) AS p(id, due)

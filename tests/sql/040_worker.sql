@@ -3,7 +3,7 @@
 SET client_min_messages = warning;
 BEGIN;
 SET LOCAL search_path = public, pg_catalog;
-SELECT plan(106);
+SELECT plan(111);
 
 CREATE FUNCTION pg_temp.wrong_counts() RETURNS TABLE (kind text, state postrider.state, counted bigint, is bigint)
 LANGUAGE sql AS $$
@@ -205,6 +205,20 @@ SELECT is_empty('SELECT * FROM pg_temp.wrong_counts()', 'counts are exact');
 SELECT cmp_ok(postrider.fold_counters(), '>', 0, 'changes are added up');
 SELECT is_empty('SELECT * FROM pg_temp.wrong_counts()', 'counts are the same');
 SELECT is(postrider.fold_counters(), 0, 'nothing is left to add');
+
+-- Cross-vendor resend is opt-in, and never under hold ----------------------------------------------
+
+SELECT postrider.send('+998930000001', 'roam', kind => 'otp') AS m \gset
+UPDATE postrider.message SET doubts = 1, provider = 'other' WHERE id = :'m';
+SELECT pg_temp.claim(170, 100, 0, '{otp}');
+SELECT is(token, 0::bigint, 'D3: a doubted message waits for its own vendor') FROM postrider.message WHERE id = :'m';
+UPDATE postrider.kind SET cross_vendor_resend = true WHERE name = 'otp';
+SELECT is(pg_temp.claim(171, 100, 0, '{otp}'), 1, 'unless its kind says that late is worse than double');
+SELECT is(provider, 'main', 'then it goes to the vendor that is open') FROM postrider.message WHERE id = :'m';
+SELECT is(postrider.release(171, 0), 1, 'given back');
+UPDATE postrider.message SET provider = 'other' WHERE id = :'m';
+UPDATE postrider.kind SET on_unknown = 'hold' WHERE name = 'otp';
+SELECT is(pg_temp.claim(172, 100, 0, '{otp}'), 0, 'hold never roams');
 
 SELECT * FROM finish();
 ROLLBACK;
