@@ -10,6 +10,24 @@
 
 enum { LATE_AT_ONCE = 100, LATE_TRIES = 20 };
 
+enum late_col { /* of late_read */
+                LATE_AT,
+                LATE_STATE,
+                LATE_TOKEN,
+                LATE_KIND,
+                LATE_PROVIDER,
+                LATE_ATTEMPTS,
+                LATE_CALLS,
+                LATE_DOUBTS,
+                LATE_VENDOR_ID,
+                LATE_TAKEN,
+                LATE_LIFE_MS,
+                LATE_DOUBT_AGE_MS,
+                LATE_RECORDED,
+                LATE_OTHER_ID,
+                LATE_REJECTED
+};
+
 struct reading { /* a late_read under way */
     struct engine *e;
     size_t n;
@@ -225,9 +243,9 @@ static void write_one(struct engine *e, struct late *l, const struct pg_result *
     }
     *w = (struct writing){e, l, *d};
     pg_add_text(p, l->id);
-    pg_add_i64(p, pg_i64(r, row, 2));
-    pg_add_text(p, pg_text(r, row, 1));
-    pg_add_i64(p, pg_i64(r, row, 7));
+    pg_add_i64(p, pg_i64(r, row, LATE_TOKEN));
+    pg_add_text(p, pg_text(r, row, LATE_STATE));
+    pg_add_i64(p, pg_i64(r, row, LATE_DOUBTS));
     pg_add_text(p, msg_state_name(d->state));
     pg_add_i64(p, 0);
     pg_add_i64(p, d->doubts);
@@ -251,25 +269,27 @@ static void decide_one(struct engine *e, struct late *l, const struct pg_result 
 {
     enum msg_state state = MSG_UNKNOWN;
     enum outcome recorded = OUTCOME_UNKNOWN;
-    struct kind *k = engine_kind(e, pg_text(r, row, 3));
+    struct kind *k = engine_kind(e, pg_text(r, row, LATE_KIND));
     struct policy policy = k ? k->policy : (struct policy){.on_unknown = ON_UNKNOWN_HOLD};
-    struct late_view view = {.recorded = !pg_is_null(r, row, 12),
-                             .attempts = (int)pg_i64(r, row, 5),
-                             .doubts = (int)pg_i64(r, row, 7),
-                             .taken = pg_bool(r, row, 9),
+    struct late_view view = {.recorded = !pg_is_null(r, row, LATE_RECORDED),
+                             .attempts = (int)pg_i64(r, row, LATE_ATTEMPTS),
+                             .doubts = (int)pg_i64(r, row, LATE_DOUBTS),
+                             .taken = pg_bool(r, row, LATE_TAKEN),
+                             .rejected = pg_bool(r, row, LATE_REJECTED),
                              .now_ms = 0,
-                             .expires_ms = pg_i64(r, row, 10)};
+                             .expires_ms = pg_i64(r, row, LATE_LIFE_MS)};
     struct late_decision d;
 
-    if (!msg_state_parse(pg_text(r, row, 1), &state) ||
-        (view.recorded && !outcome_parse(pg_text(r, row, 12), &recorded))) {
+    if (!msg_state_parse(pg_text(r, row, LATE_STATE), &state) ||
+        (view.recorded && !outcome_parse(pg_text(r, row, LATE_RECORDED), &recorded))) {
         late_free(l);
         return;
     }
     view.state = state;
     view.recorded_as = recorded;
-    view.newer_attempt = state == MSG_SENDING && pg_i64(r, row, 2) != l->token;
-    view.same_vendor_id = l->vendor_id && strcmp(pg_text(r, row, 8), l->vendor_id) == 0;
+    view.newer_attempt = state == MSG_SENDING && pg_i64(r, row, LATE_TOKEN) != l->token;
+    view.same_vendor_id =
+        l->vendor_id && strcmp(pg_text(r, row, LATE_VENDOR_ID), l->vendor_id) == 0;
     d = decide_late(&policy, &view, l->outcome);
     if (d.change)
         failpoint("late_unwritten");
