@@ -31,7 +31,7 @@ static void print_kinds(const json_t *p)
     json_t *k;
 
     json_array_foreach (json_object_get(p, "kinds"), i, k) {
-        printf("  after a timeout a %s message is %s\n", member_text(k, "kind"),
+        printf("  after a timeout a message of kind %s is %s\n", member_text(k, "kind"),
                member_text(k, "after_timeout"));
     }
 }

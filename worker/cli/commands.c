@@ -4,7 +4,7 @@
 
 const struct command cli_commands[] = {
     {NULL, NULL, "try it"},
-    {"dev", cmd_later, "PostgreSQL, simulated vendor, worker and dashboard in one terminal"},
+    {"dev", cmd_dev, "PostgreSQL, simulated vendor, worker and dashboard in one terminal"},
     {"sandbox", sandbox_main, "a simulated vendor with phones behind it"},
     {NULL, NULL, "run it"},
     {"worker", cmd_worker, "claim, call vendors and settle, until told to stop"},

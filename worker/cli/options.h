@@ -45,7 +45,7 @@ struct cli_common {
     bool json;
 };
 
-/* Rows of a table; `type` is the command's struct, `member` its struct cli_common. */
+/* Rows of a table; `type` is the command's struct, `common` its struct cli_common. */
 #define CLI_FLAG_ROW(type, member, option, text)                                                   \
     {                                                                                              \
         option, 0, CLI_FLAG, offsetof(type, member), NULL, text, 0, 0                              \
@@ -62,14 +62,25 @@ struct cli_common {
     {                                                                                              \
         NULL, 0, CLI_GROUP, 0, NULL, text, 0, 0                                                    \
     }
-#define CLI_JSON(type, member) CLI_FLAG_ROW(type, member.json, "json", "JSON for programs")
-#define CLI_CONNECTION(type, member)                                                               \
-    CLI_GROUP_ROW("connection"),                                                                   \
-        CLI_TEXT_ROW(type, member.dsn, "dsn", "DSN",                                               \
-                     "PostgreSQL connection; default: POSTRIDER_DSN, then\n"                       \
-                     "\"database\" of --config, then libpq's environment"),                        \
+#define CLI_COMMON_AT(type, common, field)                                                         \
+    (offsetof(type, common) + offsetof(struct cli_common, field))
+#define CLI_JSON(type, common)                                                                     \
     {                                                                                              \
-        "config", 'c', CLI_TEXT, offsetof(type, member.config), "FILE",                            \
+        "json", 0, CLI_FLAG, CLI_COMMON_AT(type, common, json), NULL, "JSON for programs", 0, 0    \
+    }
+#define CLI_CONNECTION(type, common)                                                               \
+    CLI_GROUP_ROW("connection"),                                                                   \
+        {"dsn",                                                                                    \
+         0,                                                                                        \
+         CLI_TEXT,                                                                                 \
+         CLI_COMMON_AT(type, common, dsn),                                                         \
+         "DSN",                                                                                    \
+         "PostgreSQL connection; default: POSTRIDER_DSN, then\n"                                   \
+         "\"database\" of --config, then libpq's environment",                                     \
+         0,                                                                                        \
+         0},                                                                                       \
+    {                                                                                              \
+        "config", 'c', CLI_TEXT, CLI_COMMON_AT(type, common, config), "FILE",                      \
             "configuration to take \"database\" from", 0, 0                                        \
     }
 #define CLI_END                                                                                    \
