@@ -45,7 +45,7 @@ def test_rates_of_known_arrivals():
 def test_cpu_time_counts_living_and_ended_children():
     burn = "import time\nt = time.process_time()\nwhile time.process_time() < t + 0.3: pass\n"
     script = (f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {burn!r}])\n"
-              f"p = subprocess.Popen([sys.executable, '-c', {burn + 'print(1, flush=True); time.sleep(60)'!r}],"
+              f"p = subprocess.Popen([sys.executable, '-c', {burn + 'print(1, flush=True); import signal; signal.pause()'!r}],"
               " stdout=subprocess.PIPE)\np.stdout.readline()\nprint(2, flush=True)\ninput()\np.kill()\n")
     parent = clean.spawn([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
