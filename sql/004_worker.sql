@@ -287,6 +287,7 @@ COMMENT ON FUNCTION postrider.settle IS
 
 CREATE FUNCTION postrider.release(p_token bigint, p_lease_ms bigint) RETURNS integer
 LANGUAGE plpgsql VOLATILE
+SET lock_timeout = '1s' -- while the lost claim still hangs in the server: tried again, see hang_up
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
   v_ids uuid[];
@@ -444,6 +445,20 @@ COMMENT ON FUNCTION postrider.withdraw IS
   'Takes back the evidence of an acceptance (one vendor id came for two messages): sent becomes unknown.';
 
 -- House-keeping ----------------------------------------------------------------------------------
+
+CREATE FUNCTION postrider.hang_up() RETURNS integer
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+  -- A worker sends a statement and its Sync at once. A backend that has waited for the rest of it
+  -- this long lost its client without being told (a dead host, a cut network) and would keep its
+  -- rows locked until TCP gives up, by default after two hours.
+  SELECT count(*) FILTER (WHERE pg_terminate_backend(a.pid))::int
+    FROM pg_stat_activity AS a
+   WHERE a.datname = current_database() AND a.usename = current_user AND a.pid <> pg_backend_pid()
+     AND a.application_name LIKE 'postrider/%' AND a.state = 'active' AND a.wait_event = 'ClientRead'
+     AND a.query LIKE '%postrider.%' AND a.state_change < clock_timestamp() - interval '5 seconds'
+$$;
+COMMENT ON FUNCTION postrider.hang_up IS
+  'Ends sessions of workers that hang in the midst of a statement because their client is gone; what they began is rolled back.';
 
 CREATE FUNCTION postrider.fold_counters() RETURNS integer
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$

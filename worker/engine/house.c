@@ -293,6 +293,14 @@ static void on_health(void *arg, enum pg_end end, const struct pg_result *r)
     e->report.oldest_snapshot_pid = pg_i64(r, 0, 4);
 }
 
+static void on_hung_up(void *arg, enum pg_end end, const struct pg_result *r)
+{
+    (void)arg;
+    if (end == PG_COMMITTED && pg_i64(r, 0, 0) > 0)
+        log_event(LOG_LEVEL_WARN, "hung_up", "n=%lld why=%s", (long long)pg_i64(r, 0, 0),
+                  "sessions hung in the midst of a statement");
+}
+
 static void on_done(void *arg, enum pg_end end, const struct pg_result *r)
 {
     const char *what = arg;
@@ -321,6 +329,8 @@ static void keep_house(struct engine *e, struct pg *pg)
     }
     if (s % 5 == 0)
         kinds_load(e);
+    if (s % 5 == 4)
+        pg_exec(pg, QUERY_HANG_UP, NULL, on_hung_up, e);
     if (s % 2 == 0) {
         pg_exec(pg, QUERY_COUNTS, NULL, on_counts, e);
         pg_exec(pg, QUERY_LANES, NULL, on_lanes, e);

@@ -43,6 +43,7 @@
 #define QUERY_PARTITIONS "SELECT postrider.ensure_partitions(7)"
 #define QUERY_EXPIRE     "SELECT postrider.expire($1::int)"
 #define QUERY_FOLD       "SELECT postrider.fold_counters()"
+#define QUERY_HANG_UP    "SELECT postrider.hang_up()"
 #define QUERY_BEAT       "SELECT postrider.beat($1, $2, $3)"
 #define QUERY_COUNTS     "SELECT kind, state, count FROM postrider.counts"
 #define QUERY_LANES      "SELECT array_to_string(kinds, ', '), oldest_due_ms FROM postrider.lanes"
