@@ -395,6 +395,23 @@ def test_cancel_all_pending_of_one_kind_only(cli, db):
     assert good(cli("cancel", "--kind", "campaign", "--all-pending", "--yes")) == "no such message\n"
 
 
+def test_long_work_shows_rate_and_time_left_on_a_terminal(db):
+    db.sql("select postrider.send_many(array_fill(%s::text, array[6000]), array['x'])", TO)
+    ours, theirs = pty.openpty()
+    process = clean.spawn([binary(), "cancel", "--kind", "campaign", "--all-pending", "--yes", "--dsn", db.dsn],
+                          stdout=subprocess.PIPE, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    try:
+        while True:
+            shown += os.read(ours, 4096)
+    except OSError:  # the other side is closed
+        os.close(ours)
+    assert process.communicate(timeout=20)[0] == b"6,000 canceled\n"
+    assert b"of 6,000 messages" in shown and b"/s, " in shown and b" left" in shown
+    assert shown.rstrip().endswith(b"/s") and b"100 %" in shown and shown.count(b"\r\x1b[K[") >= 2
+
+
 def test_retry_in_bulk_takes_one_kind_and_one_state(cli, db):
     make(db, "campaign", "failed", 1100)
     [expired] = make(db, "campaign", "expired")

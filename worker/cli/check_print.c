@@ -82,8 +82,9 @@ void check_print(const json_t *doc)
     print_database(json_object_get(doc, "database"));
     if (json_array_size(warnings) > 0)
         puts("\nwarnings");
-    json_array_foreach (warnings, i, item)
+    json_array_foreach (warnings, i, item) {
         printf("  %s\n", json_string_value(item));
+    }
     if (member_true(doc, "ok"))
         puts("\nno fault found");
 }

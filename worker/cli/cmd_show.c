@@ -246,8 +246,9 @@ static void print_plain(const json_t *m)
     }
     print_text(m);
     puts("\ntimeline");
-    json_array_foreach (json_object_get(m, "timeline"), i, event)
+    json_array_foreach (json_object_get(m, "timeline"), i, event) {
         print_event(event);
+    }
     if (member_number(m, "doubts") > 0)
         puts(strcmp(state, "sent") == 0
                  ? "\nan earlier attempt may have been taken as well: a duplicate is possible"

@@ -83,6 +83,7 @@ static int choose_user(struct dev *d, struct err *err)
     if (geteuid() != 0)
         return 0;
     for (size_t i = 0; i < sizeof(users) / sizeof(users[0]); i++) {
+        /* cppcheck-suppress getpwnamCalled ; there is one thread */
         const struct passwd *pw = getpwnam(users[i]);
 
         if (!pw || pw->pw_uid == 0)

@@ -80,7 +80,7 @@ static struct words in_units(int64_t s)
     struct words w = {""};
     size_t i = 0;
 
-    while (s < units[i].seconds && i < 2)
+    while (i < 2 && s < units[i].seconds)
         i++;
     int64_t whole = s / units[i].seconds, rest = s % units[i].seconds / units[i].part;
 
