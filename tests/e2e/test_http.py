@@ -277,12 +277,58 @@ def test_c8_a_stale_answer_reaches_nobody(drivers, tmp_path, name, tls):
     assert server.connections == 2
 
 
+def _connections(port):
+    """The kernel's lines (local port, remote port, state, queues) about TCP over IPv4 at `port`."""
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        for line in table.readlines()[1:]:
+            _, local, remote, state, queues = line.split()[:5]
+            ends = [int(address.split(":")[1], 16) for address in (local, remote)]
+            if port in ends:
+                yield *ends, state, queues
+
+
+def _established(port):
+    return [c for c in _connections(port) if c[1] == port and c[2] == "01"]
+
+
+def test_one_dirty_connection_does_not_lead_to_the_next(drivers):
+    both = threading.Barrier(2)
+
+    def play(conn, request):
+        both.wait(20)  # two calls at once, so two connections
+        step.answer().play(conn, request)
+
+    with TornServer({"warm": [step.Step("together", play, True)] * 2}) as server:
+        driver = drivers("--parallel", "2")
+        for _ in range(2):
+            driver.send(server.url, key="warm")
+        assert driver.read()["complete"] and driver.read()["complete"]
+        assert server.wait_idle(2) and server.inject() == 2
+        result = driver.call(server.url, key="cold")
+        driver.finish()
+    assert result["complete"] and result["permits"] == 1
+    assert json.loads(result["body"])["id"] == server.requests[2].id
+    assert server.connections == 3
+
+
+def test_a_second_address_takes_over_and_stays(drivers):
+    """localhost is ::1 first on most machines, and nobody listens there."""
+    with TornServer() as server:
+        driver = drivers()
+        url = f"http://localhost:{server.port}/"
+        results = [driver.call(url, key=f"k{i}") for i in range(3)]
+        driver.finish()
+    assert all(r["complete"] and r["permits"] == 1 and not r["dirty"] for r in results)
+    assert server.connections == 1
+
+
 @pytest.mark.parametrize("end", ["fin", "rst"])
 def test_an_idle_connection_that_ended_is_not_used(drivers, end):
     with TornServer() as server:
         driver = drivers()
         driver.call(server.url, key="first")
         assert server.wait_idle() and server.close_idle(end) == 1
+        wait_until(lambda: not _established(server.port), what="the end to arrive")
         result = driver.call(server.url, key="second")
         driver.finish()
     assert result["complete"] and result["permits"] == 1
@@ -569,7 +615,7 @@ def test_an_error_of_the_multi_handle_ends_its_calls_as_they_stand(drivers):
         driver.finish()
     for key in script:
         assert (results[key]["permits"], results[key]["phase"]) == (1, "sent")
-        assert not results[key]["complete"]
+        assert not results[key]["complete"] and not results[key]["timed_out"]
         assert server.request_count(key) == 1
     assert results["last"]["permits"] >= server.request_count("last")
     assert after["complete"]
@@ -589,14 +635,12 @@ def test_a_pool_freed_with_calls_in_the_air(drivers):
 def _queues(port):
     """(bytes received and unread at `port`, bytes on their way to it) by the kernel's tables."""
     unread = unsent = 0
-    with open("/proc/net/tcp", encoding="ascii") as table:
-        for line in table.readlines()[1:]:
-            _, local, remote, state, queues = line.split()[:5]
-            tx, rx = (int(n, 16) for n in queues.split(":"))
-            if state == "01" and int(local.split(":")[1], 16) == port:
-                unread = rx
-            if int(remote.split(":")[1], 16) == port:
-                unsent = tx
+    for local, remote, state, queues in _connections(port):
+        tx, rx = (int(n, 16) for n in queues.split(":"))
+        if local == port and state == "01":
+            unread = rx
+        elif remote == port:
+            unsent = tx
     return unread, unsent
 
 
@@ -612,8 +656,7 @@ def test_a5_what_a_killed_process_had_not_delivered_never_arrives(drivers):
         with conn:
             wait_until(lambda: min(_queues(port)) > 0, what="bytes at both ends")
             driver.process.kill()
-            driver.process.wait()
-            wait_until(lambda: _queues(port)[1] == 0, what="the sender's end to go")
+            driver.process.wait()  # its sockets are closed by now, one way or the other
             got = _read_to_the_end(conn)
     assert 0 <= got <= 65536  # what had arrived; the sender's kernel held hundreds of kilobytes
 

@@ -146,8 +146,7 @@ static bool set_method(struct http_call *call, const struct http_request *reques
     bool post = strcmp(request->method, "POST") == 0;
     const char *custom = post || strcmp(request->method, "GET") == 0 ? NULL : request->method;
 
-    if (curl_easy_setopt(easy, CURLOPT_NOBODY, 0L))
-        return false;
+    /* Each branch takes back what the others set. */
     if (post || request->body) {
         if (curl_easy_setopt(easy, CURLOPT_POST, 1L) ||
             curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->body_len) ||

@@ -208,8 +208,13 @@ int http_sock_on_close(void *arg, curl_socket_t fd)
 
 void http_sock_forget(struct http_call *call)
 {
-    while (call->opening)
-        drop(call->opening);
+    struct http_sock *sock;
+
+    while ((sock = call->opening) != NULL) {
+        call->opening = sock->next;
+        sock->opener = NULL;
+        drop(sock);
+    }
 }
 
 /* --- the look before a permit ---------------------------------------------------------------- */
