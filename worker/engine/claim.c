@@ -484,26 +484,40 @@ static bool lane_wants(const struct engine *e, const struct lane *lane, int64_t 
     return lane->hint || lane->more || now >= lane->poll_at;
 }
 
+/* Whether a worker in health would claim now: for those who watch it, so neither a database that is
+ * away nor a claim that fails is an excuse. */
+bool claim_wanted(struct engine *e)
+{
+    int64_t now = clock_boot_ms();
+
+    for (int i = 0; i < LANES_MAX && e->kinds_n > 0; i++) {
+        const struct lane *lane = &e->lanes[i];
+        struct pick pick;
+
+        if (!lane->used)
+            continue;
+        pick_kinds(e, &e->lanes[i], now, &pick);
+        if (lane->asking || (pick.vendor && room_for(e, lane, pick.vendor, now) > 0))
+            return true;
+    }
+    return e->kinds_n == 0; /* it did not come so far as to know its lanes */
+}
+
 void claim_turn(struct engine *e)
 {
     int64_t now = clock_boot_ms();
 
     if (!engine_may_claim(e))
         return;
-    e->report.claim_not_wanted = true;
     for (int i = 0; i < LANES_MAX; i++) {
         struct lane *lane = &e->lanes[i];
         struct pick pick;
         unsigned room;
 
-        if (lane->asking)
-            e->report.claim_not_wanted = false;
         if (!lane_wants(e, lane, now))
             continue;
         pick_kinds(e, lane, now, &pick);
         room = pick.vendor ? room_for(e, lane, pick.vendor, now) : 0;
-        if (room > 0)
-            e->report.claim_not_wanted = false;
         if (room == 0 || !worth_it(lane, pick.vendor, room, now))
             continue;
         if (ask(e, lane, &pick, room, now) < 0)

@@ -200,6 +200,7 @@ struct engine {
 
     /* ends */
     struct queue sent, ended; /* waiting to be stored: the common end, and all others */
+    struct storing *settling; /* settles under way */
     size_t storing;           /* in settles under way */
     unsigned settles_open;    /* settles under way */
     int64_t *done; /* claims whose last row is stored and whose lease row is still there */
@@ -256,7 +257,8 @@ int kinds_check(const struct engine *e, struct err *err);
 void kinds_free(struct engine *e);
 
 /* claim.c */
-void claim_turn(struct engine *e);   /* starts what claims may start now */
+void claim_turn(struct engine *e); /* starts what claims may start now */
+bool claim_wanted(struct engine *e);
 void claim_tokens(struct engine *e); /* keeps tokens in stock */
 void claim_release_lost(struct engine *e);
 void batch_settled(struct engine *e, struct batch *b, unsigned n);

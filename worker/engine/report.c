@@ -305,6 +305,9 @@ unsigned report_ready(const struct report *r, char **ret_body)
     else if (r->schema_version != r->schema_wanted)
         reason_add(reasons, "the database has schema %d, this worker needs %d", r->schema_version,
                    r->schema_wanted);
+    if (r->cautious)
+        reason_add(reasons, "this is not the database that was adopted: nothing is sent until "
+                            "somebody runs: postrider adopt");
     if (r->draining)
         reason_add(reasons, "the worker is draining");
     return health_answer(reasons, r->draining, ret_body);

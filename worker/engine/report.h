@@ -112,6 +112,7 @@ struct report {
     uint64_t db_reconnects;
     int64_t clock_skew_ms; /* database clock minus this host's; 0 when not known */
     int schema_version, schema_wanted;
+    bool cautious;         /* not the database that was adopted (R12): nothing is sent */
     int64_t counts_ago_ms; /* age of counts, lanes and workers: they come from the database */
     int64_t live_tuples, dead_tuples; /* of the table claims read; -1 = not known */
     int64_t oldest_snapshot_ms;       /* longest held snapshot in the server; AGE_NONE */
@@ -172,7 +173,8 @@ struct report_limits {
  * Returns the status; *ret_body is JSON {"ok", "draining", "reasons"}, NULL = out of memory. */
 unsigned report_health(const struct report *r, const struct report_limits *limits, char **ret_body);
 
-/* /readyz: 200 when the database is up with the wanted schema and the worker does not drain. */
+/* /readyz: 200 when the database is up with the wanted schema, is the one that was adopted, and the
+ * worker does not drain. */
 unsigned report_ready(const struct report *r, char **ret_body);
 
 #endif

@@ -15,6 +15,7 @@
 enum { STORING_MAX = 8 }; /* settles under way at once */
 
 struct storing { /* one settle under way */
+    struct storing *prev, *next;
     struct engine *e;
     bool common; /* settle_sent */
     size_t n, done_n;
@@ -174,6 +175,9 @@ static void on_stored(void *arg, enum pg_end end, const struct pg_result *r)
 
     if (end == PG_COMMITTED)
         failpoint("settle_committed");
+    *(s->prev ? &s->prev->next : &e->settling) = s->next;
+    if (s->next)
+        s->next->prev = s->prev;
     e->storing -= s->n;
     e->settles_open--;
     if (end == PG_COMMITTED)
@@ -350,6 +354,10 @@ static bool flush_one(struct engine *e, struct queue *from, bool common)
     }
     if (s->n > 0)
         failpoint("settle_sent");
+    s->next = e->settling;
+    if (s->next)
+        s->next->prev = s;
+    e->settling = s;
     e->storing += s->n;
     e->settles_open++;
     return true;
@@ -378,8 +386,15 @@ void settle_flush(struct engine *e)
 void settle_log_unstored(struct engine *e)
 {
     struct queue *queues[] = {&e->sent, &e->ended};
+    struct storing *s;
     struct msg *m;
 
+    while ((s = e->settling)) { /* sent to a database that did not answer */
+        e->settling = s->next;
+        for (size_t i = 0; i < s->n; i++)
+            queue_push(&e->ended, s->rows[i]);
+        storing_free(s);
+    }
     for (size_t i = 0; i < 2; i++) {
         while ((m = queue_pop(queues[i]))) {
             e->cut_off++;

@@ -50,6 +50,8 @@ static void snapshot(struct engine *e, struct report *s)
     r->unsettled = (int64_t)(e->sent.n + e->ended.n + e->storing);
     r->oldest_unsettled_ms = r->unsettled > 0 ? age(e->unsettled_since, now) : AGE_NONE;
     r->clock_skew_ms = e->clock_skew_ms;
+    r->claim_not_wanted = !claim_wanted(e);
+    r->cautious = e->cautious;
     report_clear(r, REPORT_PROVIDERS);
     for (size_t i = 0; i < e->setup.n; i++)
         add_vendor(r, e->setup.vendors[i], now);
