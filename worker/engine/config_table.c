@@ -9,7 +9,7 @@
 /* clang-format off */
 const struct config_setting config_settings[] = {
     { .name = "database", .type = CONFIG_SECRET, .offset = TOP(database),
-      .help = "libpq connection string; without it --dsn, POSTRIDER_DSN or libpq's environment" },
+      .help = "libpq connection string; --dsn and POSTRIDER_DSN come first" },
     { .name = "listen", .type = CONFIG_TEXT, .offset = TOP(listen),
       .help = "HOST:PORT for metrics, health and the dashboard; null: none" },
     { .name = "in_flight", .type = CONFIG_INT, .def = 1500, .min = 1, .max = 10000,
@@ -33,7 +33,7 @@ const struct config_setting config_settings[] = {
     { .name = "admin_token", .type = CONFIG_SECRET, .reloadable = true, .offset = TOP(admin_token),
       .help = "what the HTTP side asks for before it changes anything" },
     { .name = "public_url", .type = CONFIG_TEXT, .reloadable = true, .offset = TOP(public_url),
-      .help = "http(s) address under which vendors reach this worker" },
+      .help = "http(s) address under which vendors reach this worker (not used in this version)" },
     { .name = "log_level", .type = CONFIG_CHOICE, .def_text = "info",
       .choices = "error|warn|info|debug", .reloadable = true, .offset = TOP(log_level),
       .help = "least important line that is still logged" },
@@ -50,7 +50,7 @@ const struct config_setting config_provider_settings[] = {
       .help = "most calls in the air to this vendor from one worker" },
     { .name = "rate_per_s", .type = CONFIG_INT, .def = 0, .min = 0, .max = 100000,
       .reloadable = true, .offset = PROV(rate_per_s),
-      .help = "most units a second; 0: no limit" },
+      .help = "most units a second; 0: no limit (not enforced in this version)" },
     { .name = "rate_unit", .type = CONFIG_CHOICE, .def_text = "message",
       .choices = "message|segment", .reloadable = true, .offset = PROV(rate_unit),
       .help = "what rate_per_s counts" },
