@@ -13,6 +13,7 @@ from tests.harness.torn_net import Authority
 from tests.harness.vendor import Story, ids_belong, vendor
 
 NEVER = threading.Event()  # a wait that ends with the server
+SOON = {"timeout_ms": 1200, "connect_timeout_ms": 1000}  # two of the cuts take all of it
 
 CUTS = {
     "fin": step.fin(),
@@ -61,7 +62,7 @@ def test_hold_sends_once_whatever_is_cut(db, running, reused):
     story.kind("kept", on_unknown="hold")
     cut, before = line_up(story, "kept", reused)
     with TornServer({key: CUTS[name] for name, key in cut.items()}) as server:
-        worker = story.work({"main": vendor(server.url)}, in_flight=1)
+        worker = story.work({"main": vendor(server.url, **SOON)}, in_flight=1)
         rows = story.ended()
         first_requests(server, set(cut.values()), reused)
         for name, key in cut.items():
@@ -85,7 +86,7 @@ def test_resend_sends_at_most_once_an_attempt(db, running, reused):
     story.kind("pressed", on_unknown="resend", base_ms=60_000, cap_ms=60_000)
     cut, _ = line_up(story, "pressed", reused)
     with TornServer({key: [CUTS[name]] * 2 for name, key in cut.items()}) as server:
-        story.work({"main": vendor(server.url)}, in_flight=1)
+        story.work({"main": vendor(server.url, **SOON)}, in_flight=1)
         for attempt in (1, 2):  # the minute between two attempts is not waited for
             story.wait(lambda: story.in_state("sending") == 0 and all(
                 story.row(key)[:4] == ("pending", attempt, attempt, attempt)
@@ -110,7 +111,7 @@ def test_a_vendor_that_knows_keys_delivers_once(db, running, reused, on_unknown)
     story.kind("keyed", on_unknown=on_unknown, base_ms=60_000, cap_ms=60_000)
     cut, _ = line_up(story, "keyed", reused)
     with TornServer({key: [CUTS[name]] for name, key in cut.items()}, dedup=True) as server:
-        story.work({"main": vendor(server.url, dedup=True)}, in_flight=1)
+        story.work({"main": vendor(server.url, dedup=True, **SOON)}, in_flight=1)
         story.wait(lambda: all(story.row(key).calls > 0 for key in cut.values()), "first attempts")
         story.hurry()
         rows = story.ended()

@@ -243,6 +243,9 @@ def test_a_wrong_setup_or_an_empty_account_holds_the_queue(db, running):
         held = [a for keys in doors.keys.values() for a in story.attempts(keys[0])
                 if a.outcome == "held"]
         assert held and {a.phase for a in held} == {"complete"}
+        alerts = [line for line in story.worker.log_text().splitlines() if "provider_paused" in line]
+        for name in doors.names:
+            assert any(f"provider={name} why=held" in line for line in alerts), name
 
 
 def when(seconds):
@@ -305,6 +308,7 @@ def test_throttled_for_ever(db, running):
             assert row.calls == len(of_path(server, name))
         assert len(of_path(server, "p2100")) == 1
         assert 2 <= len(of_path(server, "p0")) <= 30  # 0.2 s to 1 s apart, for at most 10 s
-        assert rows[keys["capped"]][0] == "failed" and rows[keys["capped"]].reason == "too many calls"
+        capped = rows[keys["capped"]]
+        assert (capped.state, capped.calls, capped.reason) == ("failed", 3, "too many calls")
         assert len(of_path(server, "capped")) == 3
         assert not [r for r in server.requests if r.taken]
