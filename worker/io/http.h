@@ -18,9 +18,17 @@
  *  - No redirects, no negotiated authentication, no early data, HTTP/1.1, SO_LINGER {1,0} and
  *    TCP_USER_TIMEOUT, so that a killed process does not go on sending from kernel buffers.
  *
+ * Memory: a reply is kept up to the pool's body cap, 256 headers and 64 KiB of header text;
+ * beyond that it is cut off and is not complete. What is kept for a call in the air is about
+ * 20 KiB, most of it libcurl's.
+ *
+ * Replies arrive as the vendor sent them: no content coding is asked for and none undone.
+ * Environment variables, .netrc and proxies are ignored. `ca_file` alone is trusted.
+ *
  * Loop rules: every function is called on the loop's thread; `done` is called from the loop,
  * never from within http_start; it may call http_start again. Nothing blocks, except that
- * libcurl's threaded resolver uses a thread of its own. */
+ * libcurl's threaded resolver uses a thread of its own. A pool keeps watchers active while
+ * connections are idle, so a loop ends by ev_break, not by running dry. */
 #ifndef POSTRIDER_IO_HTTP_H
 #define POSTRIDER_IO_HTTP_H
 
@@ -58,8 +66,8 @@ struct http_request {
     size_t headers_count;
     const char *body; /* NULL: none */
     size_t body_len;
-    int64_t connect_timeout_ms;
-    int64_t timeout_ms;           /* whole call, connect included */
+    int64_t connect_timeout_ms;   /* 0: as long as timeout_ms */
+    int64_t timeout_ms;           /* whole call, connect and inner retry included; 1 or more */
     bool may_repeat;              /* vendor de-duplicates: libcurl's own resend is harmless */
     bool (*may_start)(void *arg); /* the gate; must be quick and must not call back in */
     void *arg;                    /* for may_start and done */
@@ -89,7 +97,7 @@ typedef void http_done_fn(void *arg, const struct http_result *result);
 struct http_options {
     unsigned max_calls;  /* most calls in the air; sizes the connection caches */
     size_t body_cap;     /* bytes of reply body kept; longer is an incomplete reply */
-    int64_t idle_ms;     /* a connection idle longer is not reused (MAXAGE_CONN) */
+    int64_t idle_ms;     /* an idle connection is not reused after it; whole seconds, from 2 s */
     const char *ca_file; /* NULL: the system's */
 };
 
@@ -104,7 +112,10 @@ int http_pool_new(struct ev_loop *loop, const struct http_options *options,
  * called from `done`. */
 void http_pool_free(struct http_pool *pool);
 
-/* Starts a call. On failure nothing left and `done` is not called. *ret_call (may be NULL)
+/* Starts a call. -EAGAIN: max_calls are in the air. -EINVAL: the request is refused: no http(s)
+ * URL, a control character in a header, or one of Content-Length, Transfer-Encoding, Expect,
+ * which are ours. -ENOMEM, -EIO: as they say.
+ * On failure nothing left and `done` is not called. *ret_call (may be NULL)
  * stays valid until `done` was called. */
 int http_start(struct http_pool *pool, const struct http_request *request, http_done_fn *done,
                struct http_call **ret_call, struct err *err);
