@@ -223,6 +223,7 @@ CREATE TABLE postrider.operator_log (
 );
 COMMENT ON TABLE postrider.operator_log IS 'What people did by hand, and why.';
 
+-- R12: what is compared with installation.identity before anything is sent.
 CREATE FUNCTION postrider.identity() RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT format('system=%s timeline=%s database=%s', s.system_identifier,

@@ -21,6 +21,8 @@ $$;
 COMMENT ON FUNCTION postrider.roams IS
   'May a message of this kind go to another vendor while an attempt is in doubt? Asked for doubted rows only.';
 
+-- R1: rows leave `pending` here, in one commit, before any network use. R2: a doubted row waits for its
+-- vendor. R9: this database's clock says what is due, over and leased.
 CREATE FUNCTION postrider.claim(
   p_token bigint, p_worker bigint, p_lane integer, p_kinds text[], p_providers text[], p_open text[],
   p_limit integer, p_lease_ms bigint, p_after_due text, p_after_id text)
@@ -172,6 +174,7 @@ END
 $$;
 COMMENT ON FUNCTION postrider.claims_done IS 'Deletes the leases of claims whose messages are all settled.';
 
+-- R3, here and in settle: id, token and `sending` must all match; ids come sorted.
 CREATE FUNCTION postrider.settle_sent(
   p_ids uuid[], p_tokens bigint[], p_vendor_ids text[], p_done bigint[])
 RETURNS TABLE (n integer)
@@ -285,6 +288,7 @@ $$;
 COMMENT ON FUNCTION postrider.settle IS
   'Every other end: what decide said, and the attempt''s record. A row without outcome was never sent: its attempt and its due time come back. Returns the positions that no longer matched.';
 
+-- R11: a claim whose COMMIT answer was lost is not the worker's.
 CREATE FUNCTION postrider.release(p_token bigint, p_lease_ms bigint) RETURNS integer
 LANGUAGE plpgsql VOLATILE
 SET lock_timeout = '1s' -- while the lost claim still hangs in the server: tried again, see hang_up
@@ -371,6 +375,7 @@ SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjo
 $$;
 COMMENT ON FUNCTION postrider.late_read IS 'Where messages stand, and what is on record for one of their attempts, when late news of it comes.';
 
+-- R7: late news converges whatever its order; R3: fenced by all that was read.
 CREATE FUNCTION postrider.late_write(
   p_id uuid, p_seen_token bigint, p_seen_state text, p_seen_doubts integer,
   p_state text, p_delay_ms bigint, p_doubts integer, p_taken boolean, p_vendor_id text, p_reason text,
@@ -416,6 +421,7 @@ $$;
 COMMENT ON FUNCTION postrider.late_write IS
   'Stores what late news of an attempt changed, if the message is still as it was read. A recorded outcome other than unknown never changes.';
 
+-- R5: one vendor id on two messages proves neither.
 CREATE FUNCTION postrider.withdraw(p_ids uuid[], p_reason text) RETURNS integer
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

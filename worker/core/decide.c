@@ -8,7 +8,7 @@
 
 static bool within_window(const struct capability *cap, int64_t since_ms, int64_t now_ms)
 {
-    /* The whole resend has to fit: the vendor forgets the key at its own hour. */
+    /* The whole resend has to fit: the vendor forgets the key at its own hour (R2). */
     return cap->dedup && now_ms >= since_ms &&
            sat_sub(now_ms, since_ms) < sat_sub(cap->dedup_window_ms, cap->call_ms);
 }

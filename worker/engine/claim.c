@@ -120,6 +120,7 @@ void claim_release_lost(struct engine *e)
 
 /* ---- rows ---- */
 
+/* R9: the database tells durations; they become moments of our own steady clock. */
 static int64_t boot_of(const struct pg_result *r, size_t row, int col, int64_t t0, int sign)
 {
     int64_t ms = pg_i64(r, row, col);
@@ -308,7 +309,7 @@ static void on_claimed_rows(struct ask *ask, const struct pg_result *r)
     e->report.last_claim_ago_ms = clock_boot_ms(); /* an absolute time; aged when reported */
     if (picked == 0) {
         list_push(&e->tokens, &e->tokens_n, &e->tokens_cap, ask->token); /* unused: again */
-    } else if (pg_warned(r)) {
+    } else if (pg_warned(r)) { /* R12 */
         log_event(LOG_LEVEL_ERROR, "claim_not_trusted", "token=%lld why=%s", (long long)ask->token,
                   "COMMIT came with a warning");
         release_later(e, ask->token);

@@ -1,7 +1,8 @@
 /* sweep.c - what dead workers left behind. Every worker sweeps; there is no leader.
  *
  * The sweeper puts nothing back: it says "unknown, the process is lost" to the same classify and
- * decide that judge live calls, and stores the answer by the same fenced settle. */
+ * decide that judge live calls (R6), and stores the answer by the same fenced settle (R3). It waits
+ * when clocks jump (R10). */
 #include <stdlib.h>
 #include <string.h>
 
