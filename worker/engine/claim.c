@@ -309,9 +309,9 @@ static void on_claimed_rows(struct ask *ask, const struct pg_result *r)
     e->report.last_claim_ago_ms = clock_boot_ms(); /* an absolute time; aged when reported */
     if (picked == 0) {
         list_push(&e->tokens, &e->tokens_n, &e->tokens_cap, ask->token); /* unused: again */
-    } else if (pg_warned(r)) { /* R12 */
+    } else if (pg_warned(r)) {
         log_event(LOG_LEVEL_ERROR, "claim_not_trusted", "token=%lld why=%s", (long long)ask->token,
-                  "COMMIT came with a warning");
+                  "COMMIT came with a warning"); /* R12: it may not last */
         release_later(e, ask->token);
         e->claim_pause_until = clock_boot_ms() + 1000;
     } else if (rows > 1 && take_rows(ask, r, rows - 1) < 0) {
