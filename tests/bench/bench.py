@@ -8,6 +8,7 @@ code takes meanwhile. Everything runs on this machine, PostgreSQL with fsync on.
     --only NAME       throughput, codes, backlog or snapshot (throughput and codes)
     --backlog         also: the same work before 1,000,000 more due messages than before none
     --snapshot        also: the same work while a snapshot is held open
+    --set NAME=N      another value for a whole-number setting of the worker, as settle_ms=40
     --json FILE       all figures as JSON
 
 Figures are printed beside their targets and never judged: the exit code is 0 unless something broke
@@ -126,14 +127,18 @@ class Codes(threading.Thread):
 def until_taken(stage, wanted, title, workers, extra=None):
     """Shows progress until the phones have `wanted` messages and nothing waits; busiest seen."""
     progress = Progress(wanted, title)
-    moved, before, peak = time.monotonic(), -1, {"connections": 0}
+    moved, before, peak, in_air = time.monotonic(), -1, {"connections": 0}, []
     pids = tuple(w.pid for w in workers)
     while True:
-        keys = stage.vendor.api("/stats")["keys"]
+        stats = stage.vendor.api("/stats")
+        keys = stats["keys"]
+        if wanted * 0.15 < keys < wanted * 0.85:
+            in_air.append(stats["in_air"])
         if extra and extra.problem:
             raise extra.problem
         if keys >= wanted:
             progress.clear()
+            peak["in_air"] = sum(in_air) / max(1, len(in_air))
             return peak
         if keys != before:
             moved, before = time.monotonic(), keys
@@ -175,12 +180,12 @@ def rates(arrivals):
     return between(0, n - 1), between(n // 10, n - 1 - n // 10)
 
 
-def configured(stage, in_flight):
+def configured(stage, in_flight, **over):
     """As in production, but for the address."""
-    return stage.config(in_flight, lease_s=60, settle_allowance_ms=3000, drain_s=30)
+    return stage.config(in_flight, **{"lease_s": 60, "settle_allowance_ms": 3000, "drain_s": 30, **over})
 
 
-def campaign(cluster, messages, in_flight, workers_n, title, codes=False, before=None):
+def campaign(cluster, args, messages, title, in_flight=None, codes=False, before=None):
     """Sends one campaign through; every figure of it."""
     with Stage(cluster, "--latency-p50", P50_MS, "--latency-p99", P99_MS) as stage:
         wal = stage.sql("select pg_current_wal_insert_lsn()")[0][0]
@@ -188,7 +193,8 @@ def campaign(cluster, messages, in_flight, workers_n, title, codes=False, before
         wal = stage.sql("select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), %s)::bigint", wal)[0][0]
         held = before(stage) if before else None
         stage.sql("checkpoint")
-        workers = [Worker(configured(stage, in_flight)) for _ in range(workers_n)]
+        in_flight = in_flight or args.in_flight
+        workers = [Worker(configured(stage, in_flight, **dict(args.set))) for _ in range(args.workers)]
         usage = Usage(stage, workers)
         extra = Codes(stage) if codes else None
         try:
@@ -208,7 +214,7 @@ def campaign(cluster, messages, in_flight, workers_n, title, codes=False, before
         if held:
             held.close()
         figures = figures_of(stage, messages, used, peak)
-        figures.update(title=title, in_flight=in_flight, workers=workers_n, enqueue_per_s=messages / seconds,
+        figures.update(title=title, in_flight=in_flight, workers=args.workers, enqueue_per_s=messages / seconds,
                        enqueue_wal=wal / messages)
         if extra:
             figures["codes"] = code_times(stage, extra)
@@ -225,6 +231,7 @@ def figures_of(stage, messages, used, peak):
             "unfinished": judged.left + judged.count("sending"), "unknown": judged.count("unknown"),
             "failed": judged.count("failed"), "replays": stats["replays"], "doubts": dict(late),
             "per_s": whole, "steady_per_s": steady, "max_in_air": stats["max_in_air"],
+            "mean_in_air": peak["in_air"],
             "cpu_s": {name: round(used[name], 2) for name in ("worker", "postgres", "sandbox")},
             "cpu_us": {name: used[name] * 1e6 / total for name in ("worker", "postgres", "sandbox")},
             "wal_per_message": used["wal"] / total, "commits_per_1000": used["commits"] * 1000 / total,
@@ -254,7 +261,8 @@ def show_campaign(f, target=None):
     rows = [
         ("messages/s, first to last at the vendor", f"{f['per_s']:,.0f}", target or ""),
         ("messages/s, middle four fifths", f"{f['steady_per_s']:,.0f}", ""),
-        ("most in the air at the vendor", f"{f['max_in_air']:,}", f"{f['in_flight'] * f['workers']:,} allowed"),
+        ("calls in the air at the vendor, mean", f"{f['mean_in_air']:,.0f}", f"{f['in_flight'] * f['workers']:,} in all,"),
+        ("calls in the air at the vendor, most", f"{f['max_in_air']:,}", f"{CAMPAIGN_SHARE:.0%} for campaigns"),
         ("CPU of the worker, us a message", f"{us['worker']:,.0f}", f"({cpu['worker']:,.1f} s)"),
         ("CPU of PostgreSQL, us a message", f"{us['postgres']:,.0f}", f"({cpu['postgres']:,.1f} s)"),
         ("CPU of both, us a message", f"{us['worker'] + us['postgres']:,.0f}", ""),
@@ -283,7 +291,7 @@ def show_codes(f):
 
 
 def throughput(cluster, args, messages):
-    f = campaign(cluster, messages, args.in_flight, args.workers, "campaign: ")
+    f = campaign(cluster, args, messages, "campaign: ")
     print(f"\n{messages:,} messages, {args.workers} worker(s) with {args.in_flight:,} calls in the air\n")
     show_campaign(f, f">= {CAMPAIGN_PER_S:,}")
     return [f]
@@ -295,7 +303,7 @@ def codes(cluster, args, messages):
     found = []
     for in_flight, words in ((paced, f"as many in the air as {CAMPAIGN_PER_S:,}/s needs"),
                              (args.in_flight, "as fast as it goes")):
-        f = campaign(cluster, messages, in_flight, args.workers, "codes and campaign: ", codes=True)
+        f = campaign(cluster, args, messages, "codes and campaign: ", in_flight, codes=True)
         print(f"\none code every {CODE_EVERY_S * 1000:.0f} ms during a campaign of {messages:,}, {in_flight:,} in the air: {words}\n")
         show_codes(f)
         found.append(f)
@@ -305,8 +313,8 @@ def codes(cluster, args, messages):
 def backlog(cluster, args, messages):
     """The same work with little and with much waiting behind it."""
     few, many = 50_000, number_from("BACKLOG", 1_000_000, 1000)
-    a = campaign(cluster, few, args.in_flight, args.workers, "small backlog: ")
-    b = campaign(cluster, many, args.in_flight, args.workers, "large backlog: ")
+    a = campaign(cluster, args, few, "small backlog: ")
+    b = campaign(cluster, args, many, "large backlog: ")
     print(f"\n{many:,} waiting messages against {few:,}\n")
     table(("", f"{few:,}", f"{many:,}", "ratio", "target"), [
         ("messages/s, middle four fifths", f"{a['steady_per_s']:,.0f}", f"{b['steady_per_s']:,.0f}",
@@ -329,8 +337,8 @@ class Snapshot:
 
 
 def snapshot(cluster, args, messages):
-    a = campaign(cluster, messages, args.in_flight, args.workers, "no snapshot: ")
-    b = campaign(cluster, messages, args.in_flight, args.workers, "held snapshot: ", before=Snapshot)
+    a = campaign(cluster, args, messages, "no snapshot: ")
+    b = campaign(cluster, args, messages, "held snapshot: ", before=Snapshot)
     print(f"\n{messages:,} messages while a snapshot is held, against none\n")
     table(("", "none", "held", "ratio", "target"), [
         ("messages/s, middle four fifths", f"{a['steady_per_s']:,.0f}", f"{b['steady_per_s']:,.0f}",
@@ -349,6 +357,11 @@ def machine():
     return f"{os.cpu_count()} cores"
 
 
+def setting(text):
+    name, _, value = text.partition("=")
+    return name, int(value)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--in-flight", type=int, default=1500, metavar="N")
@@ -356,6 +369,7 @@ def main():
     parser.add_argument("--only", choices=sorted(RUNS))
     parser.add_argument("--backlog", action="store_true")
     parser.add_argument("--snapshot", action="store_true")
+    parser.add_argument("--set", type=setting, action="append", default=[], metavar="NAME=N")
     parser.add_argument("--json", metavar="FILE")
     args = parser.parse_args()
     messages = number_from("MESSAGES", 200_000, 1000)
