@@ -74,6 +74,9 @@ static const struct {
     {CURLOPT_SSL_VERIFYHOST, 2},
     {CURLOPT_SSLVERSION, CURL_SSLVERSION_TLSv1_2},
     {CURLOPT_SSL_OPTIONS, 0}, /* no early data, where libcurl knows it */
+    /* A resumed session brings the certificate of its first handshake along, also of one that was
+     * refused: a corrected certificate would not be seen. */
+    {CURLOPT_SSL_SESSIONID_CACHE, 0},
     {CURLOPT_SUPPRESS_CONNECT_HEADERS, 1},
 };
 
