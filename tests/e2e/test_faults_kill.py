@@ -139,6 +139,7 @@ def test_dead_worker_hold(without_dedup, point):
 def test_kill_with_eight_in_the_air(cluster, running, sandbox):
     """U1: killed with 8 in flight, the table reads unknown 8, failed 0, each taken once."""
     house = House(cluster)
+    house.sql("update postrider.kind set reserved = 0")  # all eight places for the campaign
     box = sandbox("--latency-p50=1800", "--dedup=off")
     ids = house.load(8)
     first = start(running, house, box, dedup=False, in_flight=8,
