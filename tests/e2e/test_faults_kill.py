@@ -11,7 +11,7 @@ import signal
 import pytest
 
 from tests.harness.faults import House, armed, start
-from tests.harness.procs import Sandbox, wait_until
+from tests.harness.procs import Sandbox
 
 N = 16  # messages of each scenario
 IN_FLIGHT = 4  # what a worker has in its hands

@@ -66,58 +66,6 @@ void claim_tokens(struct engine *e)
     e->tokens_asked = pg_exec(e->doors[DOOR_HOUSE].pg, QUERY_TOKENS, p, on_tokens, e) == 0;
 }
 
-/* ---- claims whose COMMIT answer was lost (R11) ---- */
-
-struct releasing {
-    struct engine *e;
-    int64_t token;
-};
-
-static void release_later(struct engine *e, int64_t token)
-{
-    if (list_push(&e->lost_tokens, &e->lost_n, &e->lost_cap, token) < 0)
-        log_event(LOG_LEVEL_ERROR, "release_forgotten", "token=%lld why=memory",
-                  (long long)token); /* its lease ends by itself */
-}
-
-static void on_released(void *arg, enum pg_end end, const struct pg_result *r)
-{
-    struct releasing *rel = arg;
-
-    if (end == PG_COMMITTED) {
-        rel->e->report.given_back += (uint64_t)pg_i64(r, 0, 0);
-        log_event(LOG_LEVEL_INFO, "claim_released", "token=%lld n=%lld", (long long)rel->token,
-                  (long long)pg_i64(r, 0, 0));
-    } else {
-        release_later(rel->e, rel->token);
-    }
-    free(rel);
-}
-
-void claim_release_lost(struct engine *e)
-{
-    struct pg *pg = e->doors[DOOR_HOUSE].pg;
-
-    while (e->lost_n > 0 && e->doors[DOOR_HOUSE].checked && pg_pending(pg) < 8) {
-        struct releasing *rel = calloc(1, sizeof(*rel));
-        struct pg_params *p = pg_params_new();
-
-        if (!rel) {
-            pg_params_free(p);
-            return;
-        }
-        *rel = (struct releasing){e, e->lost_tokens[--e->lost_n]};
-        pg_add_i64(p, rel->token);
-        pg_add_i64(p, engine_lease_ms(e));
-        if (pg_exec(pg, QUERY_RELEASE, p, on_released, rel) < 0) {
-            release_later(e, rel->token);
-            free(rel);
-            return;
-        }
-        failpoint("release_sent");
-    }
-}
-
 /* ---- rows ---- */
 
 /* R9: the database tells durations; they become moments of our own steady clock. */
@@ -171,7 +119,7 @@ static int64_t created_of(const char *id)
     int64_t ms = 0;
 
     for (int i = 0; i < 13; i++) {
-        int c = id[i];
+        int c = (unsigned char)id[i];
 
         if (c >= '0' && c <= '9')
             ms = ms * 16 + (c - '0');
@@ -300,7 +248,7 @@ static void on_claimed_rows(struct ask *ask, const struct pg_result *r)
     int64_t picked;
 
     if (rows == 0 || pg_cols(r) <= COL_DUE) {
-        release_later(e, ask->token);
+        claim_lost(e, ask->token);
         return;
     }
     picked = pg_i64(r, rows - 1, COL_ATTEMPTS);
@@ -312,10 +260,10 @@ static void on_claimed_rows(struct ask *ask, const struct pg_result *r)
     } else if (pg_warned(r)) {
         log_event(LOG_LEVEL_ERROR, "claim_not_trusted", "token=%lld why=%s", (long long)ask->token,
                   "COMMIT came with a warning"); /* R12: it may not last */
-        release_later(e, ask->token);
+        claim_lost(e, ask->token);
         e->claim_pause_until = clock_boot_ms() + 1000;
     } else if (rows > 1 && take_rows(ask, r, rows - 1) < 0) {
-        release_later(e, ask->token);
+        claim_lost(e, ask->token);
     }
 }
 
@@ -332,7 +280,7 @@ static void on_claimed(void *arg, enum pg_end end, const struct pg_result *r)
     if (end == PG_COMMITTED) {
         on_claimed_rows(ask, r);
     } else if (end == PG_LOST) {
-        release_later(e, ask->token); /* it may have committed: not ours, whatever it was */
+        claim_lost(e, ask->token); /* it may have committed: not ours, whatever it was */
     } else {
         log_event(LOG_LEVEL_ERROR, "claim_failed", "lane=%d sqlstate=%s error=%s", ask->lane->no,
                   pg_sqlstate(r), pg_error(r));

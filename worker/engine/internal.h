@@ -260,8 +260,11 @@ void kinds_free(struct engine *e);
 void claim_turn(struct engine *e); /* starts what claims may start now */
 bool claim_wanted(struct engine *e);
 void claim_tokens(struct engine *e); /* keeps tokens in stock */
-void claim_release_lost(struct engine *e);
 void batch_settled(struct engine *e, struct batch *b, unsigned n);
+
+/* release.c */
+void claim_lost(struct engine *e, int64_t token); /* not ours, whatever became of it */
+void claim_release_lost(struct engine *e);
 
 /* dispatch.c */
 void dispatch_turn(struct engine *e, unsigned most);
