@@ -9,7 +9,7 @@
 #include "worker/io/failpoint.h"
 #include "worker/io/log.h"
 
-enum { TOKENS_STOCK = 100, TOKENS_LOW = 40 };
+enum { URGENT_MAX = 64 };
 #define FULL_RANGE_EVERY_MS 1000 /* how long a bound may hide rows that committed late */
 #define BULK_WAIT_MS        50   /* a bulk lane with work waits no longer for a larger batch */
 
@@ -38,33 +38,6 @@ struct ask { /* a claim under way */
     int64_t token, t0;
     unsigned limit;
 };
-
-/* ---- tokens ---- */
-
-static void on_tokens(void *arg, enum pg_end end, const struct pg_result *r)
-{
-    struct engine *e = arg;
-
-    e->tokens_asked = false;
-    if (end != PG_COMMITTED)
-        return;
-    for (size_t i = 0; i < pg_rows(r); i++) {
-        if (list_push(&e->tokens, &e->tokens_n, &e->tokens_cap, pg_i64(r, i, 0)) < 0)
-            break;
-    }
-    engine_wake(e);
-}
-
-void claim_tokens(struct engine *e)
-{
-    struct pg_params *p;
-
-    if (e->tokens_asked || e->tokens_n > TOKENS_LOW || !e->doors[DOOR_HOUSE].checked)
-        return;
-    p = pg_params_new();
-    pg_add_i64(p, TOKENS_STOCK);
-    e->tokens_asked = pg_exec(e->doors[DOOR_HOUSE].pg, QUERY_TOKENS, p, on_tokens, e) == 0;
-}
 
 /* ---- rows ---- */
 
@@ -256,7 +229,7 @@ static void on_claimed_rows(struct ask *ask, const struct pg_result *r)
     move_bound(lane, r, rows - 1);
     e->report.last_claim_ago_ms = clock_boot_ms(); /* an absolute time; aged when reported */
     if (picked == 0) {
-        list_push(&e->tokens, &e->tokens_n, &e->tokens_cap, ask->token); /* unused: again */
+        token_back(e, ask->token);
     } else if (pg_warned(r)) {
         log_event(LOG_LEVEL_ERROR, "claim_not_trusted", "token=%lld why=%s", (long long)ask->token,
                   "COMMIT came with a warning"); /* R12: it may not last */
@@ -286,6 +259,8 @@ static void on_claimed(void *arg, enum pg_end end, const struct pg_result *r)
                   pg_sqlstate(r), pg_error(r));
         e->claim_pause_until = clock_boot_ms() + 500 + (int64_t)(engine_jitter() * 1000);
     }
+    if (ask->lane->wake)
+        dispatch_turn(e, URGENT_MAX); /* a code does not wait for the end of this turn */
     free(ask);
     engine_wake(e);
 }
@@ -329,13 +304,17 @@ static unsigned room_for(const struct engine *e, const struct lane *lane, const 
     if (used >= all || v->claimed >= theirs)
         return 0;
     room = all - used < theirs - v->claimed ? all - used : theirs - v->claimed;
+    /* What is asked for counts as used until the answer comes: an urgent lane, which seldom has
+     * many, must not keep the others waiting for it. */
+    if (lane->wake && room > URGENT_MAX)
+        return URGENT_MAX;
     return room < BATCH_MAX ? room : BATCH_MAX;
 }
 
 /* A bulk lane takes fewer, larger batches: each claim is a commit. */
 static bool worth_it(const struct lane *lane, const struct vendor *v, unsigned room, int64_t now)
 {
-    unsigned good = (unsigned)v->conf->in_flight / 6;
+    unsigned good = (unsigned)v->conf->in_flight / 12;
 
     if (lane->wake || v->in_air == 0 || now >= lane->poll_at + BULK_WAIT_MS)
         return true;
@@ -398,7 +377,7 @@ static int ask(struct engine *e, struct lane *lane, const struct pick *pick, uns
     a = calloc(1, sizeof(*a));
     if (!a)
         return -ENOMEM;
-    *a = (struct ask){e, lane, pick->vendor, e->tokens[e->tokens_n - 1], now, limit};
+    *a = (struct ask){e, lane, pick->vendor, e->tokens[0], now, limit};
     p = pg_params_new();
     pg_add_i64(p, a->token);
     pg_add_i64(p, e->worker_id);
@@ -416,7 +395,7 @@ static int ask(struct engine *e, struct lane *lane, const struct pick *pick, uns
         return -ENOTCONN;
     }
     failpoint("claim_sent");
-    e->tokens_n--;
+    token_used(e);
     lane->full_at = full ? now : lane->full_at;
     lane->asking = true;
     lane->asked = limit;

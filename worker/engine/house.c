@@ -206,7 +206,7 @@ static void on_notify(void *arg, const char *channel, const char *payload)
     (void)payload;
     for (int i = 0; i < LANES_MAX; i++)
         d->engine->lanes[i].hint = d->engine->lanes[i].hint || d->engine->lanes[i].wake;
-    engine_wake(d->engine);
+    claim_turn(d->engine); /* at once: a code does not wait for the end of this turn */
 }
 
 int house_open(struct engine *e, const char *dsn, struct err *err)
@@ -310,6 +310,17 @@ static void on_done(void *arg, enum pg_end end, const struct pg_result *r)
                   pg_sqlstate(r), pg_error(r));
 }
 
+/* Settings and identity may change under a connection that stays up. */
+static void on_rechecked(void *arg, enum pg_end end, const struct pg_result *r)
+{
+    struct engine *e = arg;
+
+    if (end != PG_COMMITTED || pg_rows(r) == 0)
+        return;
+    judge_house(e, r, 0);
+    engine_wake(e);
+}
+
 static void keep_house(struct engine *e, struct pg *pg)
 {
     static char fold[] = "fold_counters", expire[] = "expire", partitions[] = "partitions";
@@ -341,8 +352,8 @@ static void keep_house(struct engine *e, struct pg *pg)
     }
     if (s % 5 == 3)
         house_beat(e, false);
-    if (e->cautious && s % 2 == 1)
-        pg_exec(pg, QUERY_CHECK_HOUSE, NULL, on_checked, &e->doors[DOOR_HOUSE]);
+    if (s % (e->cautious ? 2 : 5) == 1)
+        pg_exec(pg, QUERY_CHECK_HOUSE, NULL, on_rechecked, e);
 }
 
 void house_second(struct engine *e)

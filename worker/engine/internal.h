@@ -259,8 +259,12 @@ void kinds_free(struct engine *e);
 /* claim.c */
 void claim_turn(struct engine *e); /* starts what claims may start now */
 bool claim_wanted(struct engine *e);
-void claim_tokens(struct engine *e); /* keeps tokens in stock */
 void batch_settled(struct engine *e, struct batch *b, unsigned n);
+
+/* token.c */
+void claim_tokens(struct engine *e);              /* keeps tokens in stock */
+void token_used(struct engine *e);                /* the first of them */
+void token_back(struct engine *e, int64_t token); /* its claim found nothing: use it again */
 
 /* release.c */
 void claim_lost(struct engine *e, int64_t token); /* not ours, whatever became of it */

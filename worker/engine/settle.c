@@ -31,6 +31,16 @@ static bool is_common(const struct msg *m)
            m->attempts <= 1 && m->calls == 1 && m->doubts == 0 && !m->swept && m->tries == 0;
 }
 
+/* Counts from the moment nothing is being stored: the busier the database, the larger the
+ * batches, as in group commit. */
+static void start_timer(struct engine *e)
+{
+    if (e->settles_open > 0 || ev_is_active(&e->settle_timer))
+        return;
+    ev_timer_set(&e->settle_timer, (double)e->setup.config->settle_ms / 1000.0, 0.);
+    ev_timer_start(e->loop, &e->settle_timer);
+}
+
 void settle_push(struct engine *e, struct msg *m)
 {
     if (e->sent.n + e->ended.n + e->storing == 0)
@@ -38,10 +48,7 @@ void settle_push(struct engine *e, struct msg *m)
     queue_push(is_common(m) ? &e->sent : &e->ended, m);
     if (e->sent.n >= BATCH_MAX || e->ended.n >= BATCH_MAX)
         e->settle_urgent = true;
-    if (!ev_is_active(&e->settle_timer)) {
-        ev_timer_set(&e->settle_timer, (double)e->setup.config->settle_ms / 1000.0, 0.);
-        ev_timer_start(e->loop, &e->settle_timer);
-    }
+    start_timer(e);
 }
 
 void settle_done(struct engine *e, int64_t token)
@@ -185,6 +192,8 @@ static void on_stored(void *arg, enum pg_end end, const struct pg_result *r)
     else
         not_stored(s, end, r);
     storing_free(s);
+    if (e->sent.n + e->ended.n + e->done_n > 0)
+        start_timer(e);
     engine_wake(e);
 }
 

@@ -300,6 +300,7 @@ int pg_new(struct ev_loop *loop, const char *dsn, const char *name, const char *
     pg->tail = &pg->head;
     pg->state = PG_WAITING;
     ev_init(&pg->io, on_io);
+    ev_set_priority(&pg->io, EV_MAXPRI); /* a few sockets, before the hundreds of calls */
     ev_init(&pg->timer, on_timer);
     pg->io.data = pg->timer.data = pg;
     rc = copy_settings(pg, dsn, name, listen);
