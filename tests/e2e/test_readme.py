@@ -363,6 +363,25 @@ def test_metrics(db, sandbox, worker):
         assert one.http(path)[0] == 200, path
 
 
+def test_four_connections_and_no_open_transaction(db, sandbox, worker):
+    """R1: while calls are in the air nothing but four idle sessions is left of the worker in PostgreSQL."""
+    vendor = sandbox("--latency-p50=60000", "--latency-p99=60000")
+    db.sql("select postrider.adopt()")
+    db.sql("select postrider.send_many(array_fill('+998901234567'::text, array[40]), array['x'])")
+    one = worker(lease_s=60, providers={"main": {"timeout_ms": 30000}})
+    wait_until(lambda: vendor.api("/stats")["in_air"] == 40, what="all calls in the air")
+    assert db.sql("select state, count(*)::int from postrider.message group by 1") == [("sending", 40)]
+    seen = db.sql("select pid, xact_start is not null and state <> 'active' from pg_stat_activity"
+                  " where application_name like 'postrider/%%' and datname = %s", db.name)
+    assert len(seen) == 4 and not any(waiting for _, waiting in seen), seen
+    # Nothing holds a snapshot or a lock over the calls: all it has begun since then is over soon.
+    begun = "select min(xact_start) from pg_stat_activity where application_name like 'postrider/%%' and datname = %s"
+    mark = db.one("select clock_timestamp()")
+    wait_until(lambda: (lambda at: at is None or at > mark)(db.one(begun, db.name)), what="no older transaction")
+    assert vendor.api("/stats")["in_air"] == 40
+    one.kill()  # nobody waits a minute for these answers
+
+
 ROLES = ("postrider_producer", "postrider_worker", "postrider_ops", "postrider_viewer")
 
 
