@@ -260,7 +260,7 @@ static void on_claimed(void *arg, enum pg_end end, const struct pg_result *r)
         e->claim_pause_until = clock_boot_ms() + 500 + (int64_t)(engine_jitter() * 1000);
     }
     if (ask->lane->wake)
-        dispatch_turn(e, URGENT_MAX); /* a code does not wait for the end of this turn */
+        dispatch_urgent(e, ask->lane);
     free(ask);
     engine_wake(e);
 }

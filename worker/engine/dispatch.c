@@ -357,6 +357,17 @@ void dispatch_turn(struct engine *e, unsigned most)
     }
 }
 
+/* A code does not wait for the end of this turn, nor for calls of the others to be started. */
+void dispatch_urgent(struct engine *e, struct lane *lane)
+{
+    int64_t now = clock_boot_ms();
+
+    for (size_t n = lane->ready.n; n > 0; n--)
+        advance(e, queue_pop(&lane->ready), now);
+    for (size_t i = 0; i < e->setup.n; i++)
+        http_pool_run(e->setup.vendors[i]->pool);
+}
+
 bool dispatch_idle(const struct engine *e)
 {
     for (int i = 0; i < LANES_MAX; i++) {

@@ -14,6 +14,7 @@
 #include "worker/io/log.h"
 #include "worker/io/sdnotify.h"
 
+enum { LOOK_EVERY_US = 500 }; /* at the urgent connection, while calls keep the loop busy */
 enum { START_PER_TURN = 32 }; /* calls begun between two looks at the sockets: keeps codes quick */
 
 /* ---- small things ---- */
@@ -103,10 +104,11 @@ struct kind *engine_kind(const struct engine *e, const char *name)
 
 bool engine_may_claim(const struct engine *e)
 {
-    /* Answers that cannot be stored are a reason to make no more of them. */
+    /* Answers that are not stored are a reason to make no more of them: what a kill can leave in
+     * doubt is bounded by twice in_flight, calls in the air and answers not yet stored. */
     return !e->draining && e->hello_done && e->adopted && e->schema_ok && e->kinds_ok &&
            clock_boot_ms() >= e->claim_pause_until &&
-           e->sent.n + e->ended.n + e->storing < (size_t)e->setup.config->in_flight * 2;
+           e->sent.n + e->ended.n + e->storing < (size_t)e->setup.config->in_flight;
 }
 
 /* ---- a turn of the loop ---- */
@@ -148,6 +150,18 @@ static void on_idle(struct ev_loop *loop, struct ev_idle *w, int events)
     (void)loop; /* only keeps the loop from waiting while calls are ready to start */
     (void)w;
     (void)events;
+}
+
+void engine_between(void *arg)
+{
+    struct engine *e = arg;
+    int64_t now = clock_boot_us();
+
+    if (now - e->looked_us < LOOK_EVERY_US)
+        return;
+    e->looked_us = now;
+    if (e->doors[DOOR_URGENT].pg)
+        pg_poll(e->doors[DOOR_URGENT].pg);
 }
 
 void engine_wake(struct engine *e)

@@ -26,7 +26,9 @@ static int vendor_open(struct engine *e, const struct config *config,
     struct http_options options = {.max_calls = (unsigned)conf->in_flight,
                                    .body_cap = REPLY_CAP,
                                    .idle_ms = conf->idle_ms,
-                                   .ca_file = conf->ca_file};
+                                   .ca_file = conf->ca_file,
+                                   .between = engine_between,
+                                   .between_arg = e};
     struct vendor *v = calloc(1, sizeof(*v));
     const struct provider_caps *caps;
     int rc;

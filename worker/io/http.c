@@ -95,6 +95,17 @@ static void on_prepare(struct ev_loop *loop, ev_prepare *prepare, int events)
     }
 }
 
+void http_pool_run(struct http_pool *pool)
+{
+    run_kicked(pool);
+}
+
+void http_pool_between(struct http_pool *pool)
+{
+    if (pool->options.between)
+        pool->options.between(pool->options.between_arg);
+}
+
 static void on_idle(struct ev_loop *loop, ev_idle *idle, int events)
 {
     (void)events;

@@ -99,6 +99,10 @@ struct http_options {
     size_t body_cap;     /* bytes of reply body kept; longer is an incomplete reply */
     int64_t idle_ms;     /* an idle connection is not reused after it; whole seconds, from 2 s */
     const char *ca_file; /* NULL: the system's */
+    /* Called between two sockets' turns, or NULL: hundreds may be ready at once, and whoever must
+     * not wait for all of them looks in here. It may do what `done` may, and http_pool_run. */
+    void (*between)(void *arg);
+    void *between_arg;
 };
 
 /* Once per process, before any pool. */
@@ -123,6 +127,10 @@ int http_start(struct http_pool *pool, const struct http_request *request, http_
 /* Ends a call early (shutdown): `done` follows from the loop with what is known, permits
  * included. */
 void http_abort(struct http_call *call);
+
+/* Starts what http_start queued now instead of at the end of the loop's turn. From the loop or
+ * from `between`; never from `done` or `may_start`. */
+void http_pool_run(struct http_pool *pool);
 
 unsigned http_pool_active(const struct http_pool *pool);
 

@@ -192,6 +192,8 @@ struct http_pool {
     bool aborts;        /* some running call is `aborted` */
 };
 
+/* A socket's turn is over: lets the pool's owner look at what is urgent. */
+void http_pool_between(struct http_pool *pool);
 /* Have kicked lanes run before the loop sleeps. */
 void http_pool_kick(struct http_pool *pool);
 /* `call` is out of its lane: tells the caller and puts the call aside. */

@@ -47,6 +47,7 @@ static bool make_room(struct http_socks *socks, int fd)
 static void on_io(struct ev_loop *loop, ev_io *io, int events)
 {
     struct http_sock *sock = io->data;
+    struct http_pool *pool;
     int mask = 0;
 
     if (sock->wanted == 0) {
@@ -60,7 +61,9 @@ static void on_io(struct ev_loop *loop, ev_io *io, int events)
         mask |= CURL_CSELECT_OUT;
     if (events & EV_ERROR)
         mask |= CURL_CSELECT_ERR;
+    pool = sock->lane->pool;
     http_lane_act(sock->lane, sock->fd, mask); /* may free sock */
+    http_pool_between(pool);
 }
 
 static void unlink_from(struct http_sock **list, const struct http_sock *sock)

@@ -256,6 +256,12 @@ static void on_io(struct ev_loop *loop, ev_io *w, int revents)
     leave(pg);
 }
 
+void pg_poll(struct pg *pg)
+{
+    if (pg->state == PG_UP && !pg->in_callback && ev_is_active(&pg->io))
+        on_io(pg->loop, &pg->io, EV_READ);
+}
+
 static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 {
     struct pg *pg = w->data;

@@ -56,6 +56,10 @@ int pg_new(struct ev_loop *loop, const char *dsn, const char *name, const char *
 void pg_free(struct pg *pg); /* no callbacks follow; NULL is fine */
 
 bool pg_is_up(const struct pg *pg);
+/* Looks now whether something came, without waiting, as if the loop had called; callbacks run from
+ * here. For a connection that must not wait until the loop's turn ends. Not from a callback. */
+void pg_poll(struct pg *pg);
+
 unsigned pg_pending(const struct pg *pg);       /* statements sent whose end is not known yet */
 const char *pg_last_error(const struct pg *pg); /* "" when never down */
 
