@@ -49,11 +49,11 @@ enum provider_ask { PROVIDER_ASK_NONE = 0 };
 
 /* What this instance of the plugin, with its settings, can prove. Times in milliseconds. */
 struct provider_caps {
-    uint32_t dedup;            /* enum provider_dedup */
-    uint32_t ask;              /* enum provider_ask */
-    int64_t dedup_window_ms;   /* how long the vendor remembers a key; 0 without dedup */
-    int64_t worst_answer_ms;   /* longest documented answer time, 0 = not documented */
-    bool answers_without_id;   /* an accepted answer may lack the vendor's id */
+    uint32_t dedup;          /* enum provider_dedup */
+    uint32_t ask;            /* enum provider_ask */
+    int64_t dedup_window_ms; /* how long the vendor remembers a key; 0 without dedup */
+    int64_t worst_answer_ms; /* longest documented answer time, 0 = not documented */
+    bool answers_without_id; /* an accepted answer may lack the vendor's id */
 };
 
 /* One message, ready to be sent. Strings are NUL-terminated UTF-8, never NULL unless noted. */
@@ -61,8 +61,8 @@ struct provider_msg {
     const char *key;       /* idempotency key: 36 characters, the same for every attempt */
     const char *recipient; /* E.164 with the leading + */
     const char *body;
-    size_t body_len;       /* bytes */
-    const char *sender;    /* NULL: the provider's default */
+    size_t body_len;    /* bytes */
+    const char *sender; /* NULL: the provider's default */
     const char *kind;
     const char *meta_json; /* NULL: none; a JSON object otherwise */
     int64_t created_ms;    /* Unix epoch, by the database's clock; frozen */
@@ -121,7 +121,7 @@ struct provider {
      * On failure it has called host->refuse and returns -EINVAL, or returns -ENOMEM. */
     int (*open)(const struct provider_host *host, const char *settings_json,
                 struct provider_report *report, void **ret_self);
-    void (*close)(void *self); /* NULL is fine */
+    void (*close)(void *self);                                     /* NULL is fine */
     void (*describe)(const void *self, struct provider_caps *ret); /* *ret is zeroed before */
     int (*build)(const void *self, const struct provider_msg *msg, struct provider_req *req);
     int (*judge)(const void *self, const struct provider_reply *reply,

@@ -101,6 +101,7 @@ BEGIN
       ('postrider_ops', 'INSERT (id, due, expires_at, kind, recipient, body, sender, key, meta) ON postrider.message'),
       ('postrider_ops', 'INSERT, UPDATE, DELETE ON postrider.kind'),
       ('postrider_viewer', 'USAGE ON SCHEMA postrider'),
+      ('postrider_viewer', 'EXECUTE ON FUNCTION postrider.uuid_time'), -- the view messages calls it as its reader
       ('postrider_viewer', 'SELECT ON postrider.attempts, postrider.counts, postrider.providers, postrider.workers, postrider.lanes, postrider.kind'),
       ('postrider_viewer', 'SELECT (id, created_at, kind, state, receipt, recipient, sender, attempts, calls, doubts, provider, vendor_id, reason, run_at, expires_at, changed_at, key) ON postrider.messages')
   LOOP

@@ -274,8 +274,6 @@ def test_d21_b4_unknown_is_never_called_failed_nor_handed_over_sent(cli, db, san
         assert not line.rstrip().endswith(" sent"), line
 
 
-@pytest.mark.xfail(strict=True, reason="postrider_viewer may not execute uuid_time, which the view's "
-                                       "created_at calls: sql/005 has to grant it")
 def test_a_viewer_sees_no_body_and_no_more(cluster, db):
     db.sql("create role looker login in role postrider_viewer")
     try:

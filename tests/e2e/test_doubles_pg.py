@@ -17,6 +17,7 @@ import pytest
 
 from tests.harness.pgproxy import PgProxy
 from tests.harness.pgproxy_rules import message
+from tests.harness.procs import wait_until
 
 
 class Around:
@@ -351,10 +352,8 @@ def test_hole(proxy, wire, around, action, committed):
     rule = proxy.rule(match="insert", action=action)
     wire.send(statement(insert(1)), SYNC)
     assert rule.wait_fired(1)
-    until = time.monotonic() + 10
-    while around.rows() != committed and time.monotonic() < until:
-        time.sleep(0.01)
-    assert around.rows() == committed and wire.silent()
+    wait_until(lambda: around.rows() == committed, 10, "the transaction's end")
+    assert wire.silent()
     wire.send(statement(insert(2)), SYNC)
     assert wire.silent() and 2 not in around.rows()
     assert proxy.cut_all() == 1 and wire.until() == []
@@ -384,10 +383,7 @@ def test_cut_all(proxy, wire, conn, around):
     assert proxy.cut_all() == 2 and proxy.sessions == 0 and wire.until() == []
     with pytest.raises(psycopg2.OperationalError), conn.cursor() as cur:
         cur.execute("select 1")
-    until = time.monotonic() + 10
-    while around.sessions() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert around.sessions() == 0
+    wait_until(lambda: around.sessions() == 0, 10, "the sessions' end")
 
 
 # --- rules ----------------------------------------------------------------------------------------
@@ -457,10 +453,8 @@ def test_copy_and_listen(proxy, conn, around):
 
 def test_cancel_request(proxy, wire, around):
     wire.send(statement("select pg_sleep(60)"), SYNC)
-    until = time.monotonic() + 10
-    while not around.run("select 1 from pg_stat_activity where wait_event = 'PgSleep'"):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: around.run("select 1 from pg_stat_activity where wait_event = 'PgSleep'"), 10,
+               "the statement to run")
     with socket.create_connection(("127.0.0.1", proxy.port)) as sock:
         sock.settimeout(20)
         sock.sendall(struct.pack("!II", 16, 80877102) + wire.backend_key)

@@ -237,7 +237,7 @@ int64_t engine_lease_ms(const struct engine *e);
 bool engine_may_claim(const struct engine *e);
 double engine_jitter(void);
 struct kind *engine_kind(const struct engine *e, const char *name);
-void engine_between(void *arg); /* a look at what is urgent, in the midst of a turn */
+void engine_between(void *arg);     /* a look at what is urgent, in the midst of a turn */
 void engine_wake(struct engine *e); /* something changed: look for work in this turn */
 void engine_begin_drain(struct engine *e, const char *why);
 void msg_free(struct msg *m);
@@ -275,7 +275,7 @@ void claim_release_lost(struct engine *e);
 /* dispatch.c */
 void dispatch_turn(struct engine *e, unsigned most);
 void dispatch_urgent(struct engine *e, struct lane *lane); /* what it has ready, at once */
-bool dispatch_idle(const struct engine *e); /* nothing is ready to start */
+bool dispatch_idle(const struct engine *e);                /* nothing is ready to start */
 void dispatch_abort_all(struct engine *e);
 
 /* settle.c */
