@@ -47,12 +47,15 @@ static char **route_of(const char *lines)
     return list;
 }
 
+/* What waits in a former lane is sent, but no slots are kept for it and nothing new comes there. */
 static int kind_read(struct kind *k, const struct pg_result *r, size_t row)
 {
+    bool former = pg_bool(r, row, 11);
+
     *k = (struct kind){.name = strdup(pg_text(r, row, 0)),
                        .lane = (int)pg_i64(r, row, 1),
-                       .reserved = strtod(pg_text(r, row, 2), NULL),
-                       .wake = pg_bool(r, row, 10),
+                       .reserved = former ? 0 : strtod(pg_text(r, row, 2), NULL),
+                       .wake = !former && pg_bool(r, row, 10),
                        .policy = {.max_attempts = (int)pg_i64(r, row, 5),
                                   .max_calls = (int)pg_i64(r, row, 6),
                                   .backoff_base_ms = pg_i64(r, row, 7),

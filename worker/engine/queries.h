@@ -36,10 +36,14 @@
 #define QUERY_WITHDRAW "SELECT postrider.withdraw($1, $2)"
 
 /* House-keeping: rules, partitions ahead, counters, a sign of life, the dashboard's figures. */
+/* A row for each lane in which messages of a kind may wait: the kind's own first (column 11 false),
+ * then those it was in before. */
 #define QUERY_KINDS                                                                                \
-    "SELECT name, lane, reserved, array_to_string(route, E'\\n'), on_unknown, attempts, "          \
-    "max_calls, backoff_base_ms, backoff_cap_ms, cross_vendor_resend, wake "                       \
-    "FROM postrider.kind ORDER BY lane, name"
+    "SELECT k.name, l.lane, k.reserved, array_to_string(k.route, E'\\n'), k.on_unknown, "          \
+    "k.attempts, k.max_calls, k.backoff_base_ms, k.backoff_cap_ms, k.cross_vendor_resend, "        \
+    "k.wake, l.former "                                                                            \
+    "FROM postrider.kind AS k JOIN postrider.kind_lanes AS l USING (name) "                        \
+    "ORDER BY l.former, l.lane, name"
 #define QUERY_PARTITIONS "SELECT postrider.ensure_partitions(7)"
 #define QUERY_EXPIRE     "SELECT postrider.expire($1::int)"
 #define QUERY_FOLD       "SELECT postrider.fold_counters()"
