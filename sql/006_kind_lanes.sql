@@ -32,4 +32,31 @@ CREATE OR REPLACE VIEW postrider.lanes AS
        WHERE m.due IS NOT NULL AND m.lane = l.lane AND m.due <= clock_timestamp()
        ORDER BY m.due, m.id LIMIT 1) AS d ON true;
 
+-- A kind that is gone has no rules: nobody would claim or expire what still waits under it.
+CREATE FUNCTION postrider.kind_kept() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_n bigint := (SELECT coalesce(sum(c.count), 0) FROM postrider.counts AS c
+                  WHERE c.kind = OLD.name AND c.state IN ('pending', 'sending'));
+BEGIN
+  IF v_n > 0 THEN
+    RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = format('kind "%s" still has %s messages to send', OLD.name, v_n),
+      HINT = 'Let them be sent, or cancel them: postrider cancel --kind ' || OLD.name || ' --all-pending --yes';
+  END IF;
+  IF TG_OP = 'DELETE' THEN
+    RETURN OLD;
+  END IF;
+  RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION postrider.kind_kept IS 'Trigger: a kind with messages to send cannot be deleted or renamed.';
+CREATE TRIGGER kind_kept BEFORE DELETE ON postrider.kind FOR EACH ROW EXECUTE FUNCTION postrider.kind_kept();
+CREATE TRIGGER kind_not_renamed BEFORE UPDATE OF name ON postrider.kind
+  FOR EACH ROW WHEN (NEW.name IS DISTINCT FROM OLD.name) EXECUTE FUNCTION postrider.kind_kept();
+REVOKE ALL ON FUNCTION postrider.kind_kept FROM PUBLIC;
+
+-- A worker holds what it claimed in memory: no row may be heavy. A row may not grow beyond it by UPDATE either.
+ALTER TABLE postrider.message ADD CONSTRAINT message_meta_size CHECK (pg_column_size(meta) <= 16384);
+COMMENT ON CONSTRAINT message_meta_size ON postrider.message IS 'meta of at most 16 KiB: it travels with every claim.';
+
 SELECT postrider.grant_roles();

@@ -25,8 +25,6 @@ COMMANDS = ("worker migrate check adopt send show status retry cancel segments d
 @pytest.fixture
 def cli(db):
     """cli("send", TO, "text") against this test's database; does not judge the exit code."""
-    db.sql("select postrider.adopt()")  # it is a copy of a template
-
     def call(*args, **kwargs):
         return run(*args, dsn=db.dsn, check=False, **kwargs)
     return call

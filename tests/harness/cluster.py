@@ -227,9 +227,12 @@ class Cluster:
         return self._templates[key]
 
     def migrated(self):
-        """A fresh database at the newest schema: a copy of one that the program migrated."""
+        """A fresh database at the newest schema: a copy of one that the program migrated, and
+        adopted, since no worker sends from a copy until somebody did that (R12)."""
         from .procs import migrate
-        return self.createdb(self.template("migrated", migrate))
+        name = self.createdb(self.template("migrated", migrate))
+        self.run("select postrider.adopt()", name)
+        return name
 
 
 def main():

@@ -67,7 +67,6 @@ class House:
         self.tcp_dsn = cluster.dsn(self.name, tcp=True)
         self._conn = None
         if name is None:
-            self.sql("select postrider.adopt()")  # it is a copy of a template (D15)
             self.sql("update postrider.kind set backoff_base_ms = 50, backoff_cap_ms = 200")
 
     def connect(self):

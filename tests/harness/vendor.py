@@ -45,7 +45,6 @@ class Story:
         self.worker = None
         self._numbers = itertools.count(1)
         self._conn = db.connect()
-        self.sql("select postrider.adopt()")  # it is a copy of a migrated template (D15)
 
     def sql(self, text, *values):
         with self._conn.cursor() as cur:

@@ -73,7 +73,6 @@ class Stage:
         self.dsn = cluster.dsn(self.name)
         self.dedup = dedup
         self.conn = cluster.connect(self.dsn)
-        self.sql("select postrider.adopt()")  # a copy of a database is not sent from until then (R12)
         self.vendor = Sandbox("--dedup", "on" if dedup else "off", *vendor_args)
 
     def close(self):

@@ -2,7 +2,7 @@
 SET client_min_messages = warning;
 BEGIN;
 SET LOCAL search_path = public, pg_catalog;
-SELECT plan(119);
+SELECT plan(121);
 
 CREATE FUNCTION pg_temp.wrong_counts() RETURNS TABLE (kind text, state postrider.state, counted bigint, is bigint)
 LANGUAGE sql AS $$
@@ -153,6 +153,10 @@ SELECT is_empty('SELECT * FROM pg_temp.wrong_counts()', 'counts are exact after 
 SELECT is(postrider.inbox_accept('m1', 's'), true, 'a receiver sees a key');
 SELECT is(postrider.inbox_accept('m1', 's'), false, 'once');
 SELECT is(postrider.inbox_accept('m1'), true, 'a source');
+
+-- meta travels with every claim, so it is bounded.
+SELECT throws_ok($$SELECT postrider.send('+998901234567', 'x', meta => jsonb_build_object('a', repeat('x', 20000)))$$, '23514', NULL, 'meta of 20 kB is refused');
+SELECT lives_ok($$SELECT postrider.send('+998901234567', 'x', meta => jsonb_build_object('a', repeat('x', 10000)))$$, 'meta of 10 kB is taken');
 
 SELECT * FROM finish();
 ROLLBACK;

@@ -316,6 +316,7 @@ static int prepare(struct engine *e, struct err *err)
         return -ENOMEM;
     seed_jitter();
     sigaction(SIGPIPE, &ignore, NULL);
+    sigaction(SIGHUP, &ignore, NULL); /* until there is something to reload */
     return http_global_init(err);
 }
 
@@ -362,6 +363,7 @@ static void free_queue(struct queue *q)
 static void stop(struct engine *e)
 {
     settle_log_unstored(e);
+    late_log_unstored(e);
     window_close(e);
     house_close(e);
     for (int i = 0; i < LANES_MAX; i++) {
@@ -381,14 +383,6 @@ static void stop(struct engine *e)
 
         e->batches = b->next;
         free(b);
-    }
-    for (struct late *l = e->late_head, *next; l; l = next) {
-        next = l->next;
-        late_free(l);
-    }
-    for (struct late *l = e->doubted, *next; l; l = next) {
-        next = l->next;
-        late_free(l);
     }
     free(e->tokens);
     free(e->lost_tokens);

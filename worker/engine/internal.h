@@ -213,6 +213,7 @@ struct engine {
     struct late *doubted; /* id given twice, and the database does not know yet */
     unsigned doubts_open; /* being told to it */
     bool late_busy;
+    struct reading *late_reading; /* under way */
     struct seen_id *seen;
 
     /* sweeping */
@@ -287,6 +288,7 @@ void settle_done(struct engine *e, int64_t token);
 /* late.c */
 void late_push(struct engine *e, const struct msg *m);
 void late_turn(struct engine *e);
+void late_log_unstored(struct engine *e);
 bool seen_twice(struct engine *e, const struct msg *m); /* notes the id; true when another has it */
 
 /* sweep.c */

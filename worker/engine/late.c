@@ -304,6 +304,7 @@ static void on_read(void *arg, enum pg_end end, const struct pg_result *r)
     struct reading *rd = arg;
     struct engine *e = rd->e;
 
+    e->late_reading = NULL;
     e->late_busy = false;
     for (size_t i = 0; end == PG_COMMITTED && i < pg_rows(r); i++) {
         int64_t at = pg_i64(r, i, 0);
@@ -338,6 +339,7 @@ void late_turn(struct engine *e)
     if (!rd)
         return;
     rd->e = e;
+    e->late_reading = rd;
     while (e->late_head && rd->n < LATE_AT_ONCE) {
         struct late *l = e->late_head;
 
@@ -353,9 +355,42 @@ void late_turn(struct engine *e)
     pg_add_i64_array(p, tokens, rd->n);
     e->late_busy = true;
     if (pg_exec(e->doors[DOOR_HOUSE].pg, QUERY_LATE_READ, p, on_read, rd) < 0) {
+        e->late_reading = NULL;
         e->late_busy = false;
         for (size_t i = 0; i < rd->n; i++)
             enqueue(e, rd->items[i]);
         free(rd);
     }
+}
+
+static void log_unstored(struct engine *e, struct late *l)
+{
+    e->cut_off++;
+    log_event(LOG_LEVEL_ERROR, "unstored", "id=%s token=%lld outcome=%s vendor_id=%s late=1", l->id,
+              (long long)l->token, outcome_name(l->outcome), l->vendor_id);
+    late_free(l);
+}
+
+static void log_list(struct engine *e, struct late *head)
+{
+    for (struct late *l = head, *next; l; l = next) {
+        next = l->next;
+        log_unstored(e, l);
+    }
+}
+
+/* The same for late news as settle_log_unstored for ends: one line each, to be replayed. */
+void late_log_unstored(struct engine *e)
+{
+    struct reading *rd = e->late_reading;
+
+    for (size_t i = 0; rd && i < rd->n; i++) {
+        if (rd->items[i])
+            log_unstored(e, rd->items[i]);
+    }
+    free(rd);
+    log_list(e, e->late_head);
+    log_list(e, e->doubted);
+    e->late_reading = NULL;
+    e->late_head = e->doubted = NULL;
 }

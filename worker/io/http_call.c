@@ -39,7 +39,8 @@ static int on_prereq(void *arg, char *remote_ip, char *local_ip, int remote_port
     struct http_address address = {.remote_port = remote_port, .local_port = local_port};
 
     call->at_gate = true;
-    if (call->aborted || (call->permits > 0 && !call->may_repeat))
+    /* Even a vendor that de-duplicates is asked twice at most: libcurl would try six times. */
+    if (call->aborted || call->permits > (call->may_repeat ? 1 : 0))
         return CURL_PREREQFUNC_ABORT;
     copy_ip(address.remote_ip, remote_ip);
     copy_ip(address.local_ip, local_ip);
