@@ -14,9 +14,7 @@ code takes meanwhile. Everything runs on this machine, PostgreSQL with fsync on.
 Figures are printed beside their targets and never judged: the exit code is 0 unless something broke
 or the phones miss or doubled a message (1), 2 for usage."""
 
-import argparse
 import contextlib
-import json
 import os
 import pathlib
 import random
@@ -28,8 +26,8 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from tests.lab.show import Progress, table  # noqa: E402
-from tests.lab.stage import (Stage, Worker, new_cluster, number_from, percentile, start_all,  # noqa: E402
-                             stop_all)
+from tests.lab.stage import (Stage, Worker, new_cluster, number_from, options, percentile, run_main,  # noqa: E402
+                             start_all, stop_all, write_json)
 
 P50_MS, P99_MS, MEAN_MS = 150, 800, 194
 CAMPAIGN_PER_S = 5556  # 5,000,000 in 15 minutes
@@ -363,14 +361,13 @@ def setting(text):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--in-flight", type=int, default=1500, metavar="N")
     parser.add_argument("--workers", type=int, default=1, metavar="N")
     parser.add_argument("--only", choices=sorted(RUNS))
     parser.add_argument("--backlog", action="store_true")
     parser.add_argument("--snapshot", action="store_true")
     parser.add_argument("--set", type=setting, action="append", default=[], metavar="NAME=N")
-    parser.add_argument("--json", metavar="FILE")
     args = parser.parse_args()
     messages = number_from("MESSAGES", 200_000, 1000)
     names = [args.only] if args.only else ["throughput", "codes"] + [n for n in ("backlog", "snapshot") if vars(args)[n]]
@@ -384,15 +381,9 @@ def main():
               f"{f['unknown']} unknown" for name, runs in found.items() for f in runs if f["broken"]]
     for words in broken:
         print(f"BROKEN  {words}")
-    if args.json:
-        pathlib.Path(args.json).write_text(json.dumps({"machine": machine(), "runs": found}, indent=2) + "\n",
-                                           encoding="utf-8")
+    write_json(args.json, {"machine": machine(), "runs": found})
     return 1 if broken else 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        print("\ninterrupted; everything that was started is stopped", flush=True)
-        sys.exit(130)
+    run_main(main)

@@ -7,8 +7,6 @@ the vendor fails; then the phones are asked what they got.
 
 Exit codes: 0 nothing lost or doubled, 1 otherwise or not finished in time, 2 usage."""
 
-import argparse
-import json
 import pathlib
 import random
 import sys
@@ -18,8 +16,8 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from tests.lab.show import Progress  # noqa: E402
-from tests.lab.stage import (Stage, Worker, new_cluster, number_from, percentile, start_all,  # noqa: E402
-                             stop_all)
+from tests.lab.stage import (Stage, Worker, new_cluster, number_from, options, percentile, run_main,  # noqa: E402
+                             start_all, stop_all, write_json)
 
 LATENCY_P50_MS, LATENCY_P99_MS = 150, 800
 OUTAGE_S = 5
@@ -211,8 +209,7 @@ def show(v):
 
 def main():
     began = time.monotonic()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", metavar="FILE")
+    parser = options(__doc__)
     args = parser.parse_args()
     messages = number_from("MESSAGES", 20_000, 100)
     print("postrider demo: starting a private PostgreSQL, a simulated vendor and two workers ...", flush=True)
@@ -229,14 +226,9 @@ def main():
         finally:
             demo.close()
     show(result)
-    if args.json:
-        pathlib.Path(args.json).write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_json(args.json, result)
     return 0 if good(result) else 1
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        print("\ninterrupted; everything that was started is stopped", flush=True)
-        sys.exit(130)
+    run_main(main)

@@ -10,8 +10,6 @@ vendor that de-duplicates by key and one that cannot; what is printed is what th
 
 Exit codes: 0 as promised, 1 a promise was broken (each is named), 2 usage."""
 
-import argparse
-import json
 import pathlib
 import random
 import signal
@@ -23,7 +21,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 from tests.harness import clean  # noqa: E402
 from tests.lab import naive  # noqa: E402
 from tests.lab.show import Progress, human, table  # noqa: E402
-from tests.lab.stage import Stage, Worker, new_cluster, number_from, start_all, stop_all  # noqa: E402
+from tests.lab.stage import (Stage, Worker, new_cluster, number_from, options, run_main, start_all,  # noqa: E402
+                             stop_all, write_json)
 
 # The publication's four knobs.
 KILLS, DROP_BEFORE, DROP_ANSWER = 0.001, 0.0025, 0.0025
@@ -326,8 +325,7 @@ def verdict(rows):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", metavar="FILE")
+    parser = options(__doc__)
     parser.add_argument("--in-flight", type=int, default=1, metavar="N")
     parser.add_argument("--brief", action="store_true")
     parser.add_argument("--only", choices=("first", "second"))
@@ -346,16 +344,9 @@ def main():
     if second:
         show_second(second)
     held = verdict(first + second)
-    if args.json:
-        pathlib.Path(args.json).write_text(json.dumps({"jobs": jobs, "in_flight": args.in_flight, "first": first,
-                                                       "second": second, "held": held}, indent=2) + "\n",
-                                           encoding="utf-8")
+    write_json(args.json, {"jobs": jobs, "in_flight": args.in_flight, "first": first, "second": second, "held": held})
     return 0 if held else 1
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        print("\ninterrupted; everything that was started is stopped", flush=True)
-        sys.exit(130)
+    run_main(main)

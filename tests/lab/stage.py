@@ -1,7 +1,9 @@
 """What demo, lab and bench stand on: a private PostgreSQL with the schema, a simulated vendor, real
 workers, and the question put to the phones. Everything ends with the process (tests/harness)."""
 
+import argparse
 import contextlib
+import json
 import os
 import pathlib
 import sys
@@ -14,9 +16,32 @@ if str(ROOT) not in sys.path:
 from tests.harness.cluster import Cluster  # noqa: E402
 from tests.harness.procs import Sandbox, Worker, merged  # noqa: E402
 
-__all__ = ["Stage", "Verdict", "Worker", "new_cluster", "number_from", "percentile", "start_all", "stop_all"]
+__all__ = ["Stage", "Verdict", "Worker", "new_cluster", "number_from", "options", "percentile", "run_main", "start_all",
+           "stop_all", "write_json"]
 
 SEND_AT_ONCE = 50_000  # recipients in one call of send_many
+
+
+def options(doc):
+    """A parser whose help is the program's own text, and which knows --json."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", metavar="FILE")
+    return parser
+
+
+def write_json(path, what):
+    """What --json asked for, if it did."""
+    if path:
+        pathlib.Path(path).write_text(json.dumps(what, indent=2) + "\n", encoding="utf-8")
+
+
+def run_main(main):
+    """Ends the program with main's exit code, or 130 after Ctrl-C."""
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("\ninterrupted; everything that was started is stopped", flush=True)
+        sys.exit(130)
 
 
 def number_from(name, default, least=1):

@@ -60,7 +60,7 @@ static int one(const struct bulk *b, struct pg_sync *pg, const char *id, json_t 
     return code;
 }
 
-int bulk_ids(const struct bulk *b, struct pg_sync *pg, char **ids, int n)
+static int each(const struct bulk *b, struct pg_sync *pg, char **ids, int n)
 {
     json_t *list = b->json ? json_array() : NULL;
     int code = EXIT_DONE;
@@ -174,7 +174,7 @@ static int summary(struct run *run)
     return EXIT_DONE;
 }
 
-int bulk_all(const struct bulk *b, struct pg_sync *pg)
+static int all(const struct bulk *b, struct pg_sync *pg)
 {
     struct run run = {.bulk = b, .pg = pg, .tally = json_object(), .all_good = true};
     bool more = b->limit > 0;
@@ -192,4 +192,15 @@ int bulk_all(const struct bulk *b, struct pg_sync *pg)
     if (code == EXIT_DONE)
         code = printed;
     return code == EXIT_DONE && !run.all_good ? EXIT_FAILED : code;
+}
+
+int bulk_run(const struct bulk *b, const struct cli_common *common, char **ids, int n)
+{
+    struct pg_sync *pg = NULL;
+    int code = cli_connect(b->command, common, &pg);
+
+    if (code == EXIT_DONE)
+        code = b->kind ? all(b, pg) : each(b, pg, ids, n);
+    pg_sync_close(pg);
+    return code;
 }

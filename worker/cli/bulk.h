@@ -8,8 +8,6 @@
 
 #include "worker/cli/options.h"
 
-struct pg_sync;
-
 /* What a function in the database answered, and what that means. */
 struct bulk_answer {
     const char *answer; /* as stored; the last has NULL and stands for all others */
@@ -28,9 +26,9 @@ struct bulk {
     bool json;
 };
 
-/* Both return an exit code: EXIT_FAILED when an answer was not good or the database refused. */
-int bulk_ids(const struct bulk *b, struct pg_sync *pg, char **ids, int n);
-int bulk_all(const struct bulk *b, struct pg_sync *pg);
+/* Connects; then all of b's kind and state, or these ids if it names no kind. Returns an exit code:
+ * EXIT_FAILED when an answer was not good or the database refused. */
+int bulk_run(const struct bulk *b, const struct cli_common *common, char **ids, int n);
 
 /* EXIT_USAGE when one of them is no id. */
 int bulk_check_ids(const char *command, char **ids, int n);

@@ -1,8 +1,6 @@
 /* postrider cancel: stops messages that have not left. */
 #include "worker/cli/bulk.h"
 #include "worker/cli/cli.h"
-#include "worker/cli/connect.h"
-#include "worker/io/pg.h"
 
 struct cancel_args {
     struct cli_common common;
@@ -64,30 +62,25 @@ static int check_words(const struct cancel_args *a, char **ids, int n)
 int cmd_cancel(int argc, char **argv)
 {
     struct cancel_args args = {0};
-    struct pg_sync *pg = NULL;
+    struct bulk bulk;
     char **ids;
     int n, code = cli_parse(&spec, argc, argv, &args, &ids, &n);
 
     if (code != CLI_GO)
         return code;
     code = check_words(&args, ids, n);
-    if (code == EXIT_DONE)
-        code = cli_connect("cancel", &args.common, &pg);
-    if (code == EXIT_DONE) {
-        struct bulk bulk = {
-            .command = "cancel",
-            .one = "SELECT postrider.cancel($1::uuid) WHERE $2::text IS NULL",
-            .batch = "SELECT p.id, postrider.cancel(p.id) FROM (SELECT id FROM postrider.message "
-                     "WHERE kind = $1 AND state = $2::postrider.state AND id > $3::uuid "
-                     "AND id < $6::uuid AND $5::text IS NULL ORDER BY id LIMIT $4::bigint) AS p",
-            .answers = answers,
-            .kind = args.kind,
-            .state = "pending",
-            .limit = INT64_MAX,
-            .json = args.common.json};
-
-        code = args.all_pending ? bulk_all(&bulk, pg) : bulk_ids(&bulk, pg, ids, n);
-    }
-    pg_sync_close(pg);
-    return code;
+    if (code != EXIT_DONE)
+        return code;
+    bulk = (struct bulk){
+        .command = "cancel",
+        .one = "SELECT postrider.cancel($1::uuid) WHERE $2::text IS NULL",
+        .batch = "SELECT p.id, postrider.cancel(p.id) FROM (SELECT id FROM postrider.message "
+                 "WHERE kind = $1 AND state = $2::postrider.state AND id > $3::uuid "
+                 "AND id < $6::uuid AND $5::text IS NULL ORDER BY id LIMIT $4::bigint) AS p",
+        .answers = answers,
+        .kind = args.kind,
+        .state = "pending",
+        .limit = INT64_MAX,
+        .json = args.common.json};
+    return bulk_run(&bulk, &args.common, ids, n);
 }

@@ -3,8 +3,6 @@
 
 #include "worker/cli/bulk.h"
 #include "worker/cli/cli.h"
-#include "worker/cli/connect.h"
-#include "worker/io/pg.h"
 
 struct retry_args {
     struct cli_common common;
@@ -78,31 +76,26 @@ static int check_words(const struct retry_args *a, char **ids, int n)
 int cmd_retry(int argc, char **argv)
 {
     struct retry_args args = {0};
-    struct pg_sync *pg = NULL;
+    struct bulk bulk;
     char **ids;
     int n, code = cli_parse(&spec, argc, argv, &args, &ids, &n);
 
     if (code != CLI_GO)
         return code;
     code = check_words(&args, ids, n);
-    if (code == EXIT_DONE)
-        code = cli_connect("retry", &args.common, &pg);
-    if (code == EXIT_DONE) {
-        struct bulk bulk = {
-            .command = "retry",
-            .one = "SELECT postrider.retry($1::uuid, $2)",
-            .batch = "SELECT p.id, postrider.retry(p.id, $5) FROM (SELECT id FROM "
-                     "postrider.message WHERE kind = $1 AND state = $2::postrider.state "
-                     "AND id > $3::uuid AND id < $6::uuid ORDER BY id LIMIT $4::bigint) AS p",
-            .answers = answers,
-            .kind = args.kind,
-            .state = args.state,
-            .reason = args.reason,
-            .limit = args.limit > 0 ? args.limit : INT64_MAX,
-            .json = args.common.json};
-
-        code = args.state ? bulk_all(&bulk, pg) : bulk_ids(&bulk, pg, ids, n);
-    }
-    pg_sync_close(pg);
-    return code;
+    if (code != EXIT_DONE)
+        return code;
+    bulk = (struct bulk){
+        .command = "retry",
+        .one = "SELECT postrider.retry($1::uuid, $2)",
+        .batch = "SELECT p.id, postrider.retry(p.id, $5) FROM (SELECT id FROM "
+                 "postrider.message WHERE kind = $1 AND state = $2::postrider.state "
+                 "AND id > $3::uuid AND id < $6::uuid ORDER BY id LIMIT $4::bigint) AS p",
+        .answers = answers,
+        .kind = args.kind,
+        .state = args.state,
+        .reason = args.reason,
+        .limit = args.limit > 0 ? args.limit : INT64_MAX,
+        .json = args.common.json};
+    return bulk_run(&bulk, &args.common, ids, n);
 }

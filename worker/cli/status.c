@@ -39,6 +39,14 @@ static void count_row(struct table *t, const json_t *counts, const char *kind)
         table_number(t, count_of(counts, kind, columns[i].state));
 }
 
+/* Takes the table. */
+static void print_section(const char *title, struct table *t)
+{
+    puts(title);
+    table_print(t, stdout);
+    table_free(t);
+}
+
 static void print_counts(const json_t *counts)
 {
     struct table *t = table_new("lrrrrrrrr");
@@ -56,9 +64,7 @@ static void print_counts(const json_t *counts)
         count_row(t, counts, last);
     }
     count_row(t, counts, NULL);
-    puts("messages");
-    table_print(t, stdout);
-    table_free(t);
+    print_section("messages", t);
 }
 
 static void print_lanes(const json_t *lanes)
@@ -76,22 +82,20 @@ static void print_lanes(const json_t *lanes)
             table_cell(t, ms < 0 ? "nothing is due" : words_duration(ms).text);
         }
     }
-    puts("\noldest due message has waited");
-    table_print(t, stdout);
-    table_free(t);
+    print_section("\noldest due message has waited", t);
 }
 
 static void print_workers(const json_t *workers)
 {
-    struct table *t = table_new("llrll");
+    struct table *t;
     size_t i;
     json_t *w;
 
     if (json_array_size(workers) == 0) {
         puts("\nworkers\n  none: start one with postrider worker --config FILE");
-        table_free(t);
         return;
     }
+    t = table_new("llrll");
     json_array_foreach (workers, i, w) {
         char process[32];
         bool alive = member_true(w, "alive");
@@ -103,17 +107,18 @@ static void print_workers(const json_t *workers)
         table_cell(t, "in the air");
         table_cell(t, !alive ? "silent" : member_true(w, "draining") ? "draining" : "alive");
     }
-    puts("\nworkers");
-    table_print(t, stdout);
-    table_free(t);
+    print_section("\nworkers", t);
 }
 
 static void print_providers(const json_t *providers)
 {
-    struct table *t = table_new("lll");
+    struct table *t;
     size_t i;
     json_t *p;
 
+    if (json_array_size(providers) == 0)
+        return;
+    t = table_new("lll");
     json_array_foreach (providers, i, p) {
         struct words ago = words_duration(member_number(p, "seen_ago_ms"));
         char text[80];
@@ -123,11 +128,7 @@ static void print_providers(const json_t *providers)
         table_cell(t, member_text(p, "plugin"));
         table_cell(t, text);
     }
-    if (json_array_size(providers) > 0) {
-        puts("\nproviders");
-        table_print(t, stdout);
-    }
-    table_free(t);
+    print_section("\nproviders", t);
 }
 
 static void print_trouble(const json_t *status)
