@@ -35,8 +35,8 @@ static const struct cli_spec spec = {
     .usage = "[--reason TEXT] ID...\n--state STATE --kind NAME [--reason TEXT] [--limit N]",
     .about =
         "Queues failed, expired, canceled or unknown messages again, with a fresh life and under\n"
-        "the same key. Sending an unknown one again may double it: look into the vendor's log\n"
-        "first, then say why.",
+        "the same key, due at once whatever their run_at was. Sending an unknown one again may\n"
+        "double it: look into the vendor's log first, then say why.",
     .options = options,
     .args_max = -1,
 };
