@@ -75,7 +75,8 @@ static void on_checked(void *arg, enum pg_end end, const struct pg_result *r)
         if (end == PG_FAILED)
             log_event(LOG_LEVEL_ERROR, "house_not_read",
                       "connection=%s sqlstate=%s error=%s hint=%s", d->name, pg_sqlstate(r),
-                      pg_error(r), "run: postrider migrate; connect as a member of postrider_worker");
+                      pg_error(r),
+                      "run: postrider migrate; connect as a member of postrider_worker");
         return;
     }
     judge_house(d->engine, r, 0);
