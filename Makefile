@@ -49,7 +49,8 @@ WARN     := -Wall -Wextra -Wpedantic -Werror
 STD      := -std=c17 -D_GNU_SOURCE
 INCLUDE  := -I. $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I $(PACKAGES) 2>/dev/null))
 FLAGS     = $(STD) $(WARN) $(INCLUDE) $(FLAVOUR_FLAGS)
-DEFINES   = -DPOSTRIDER_PROVIDER_DIR='"$(PREFIX)/lib/postrider/providers"'
+VERSION  := 0.1.0
+DEFINES   = -DPOSTRIDER_VERSION='"$(VERSION)"' -DPOSTRIDER_PROVIDER_DIR='"$(PREFIX)/lib/postrider/providers"'
 LINK      = -Wl,--as-needed $(FLAVOUR_LINK)
 LIBS     := -lpq -lcurl -ljansson -lev -lmicrohttpd -ldl -lm
 # Plugins are shared objects and may borrow pure core parts; all else is the executable's own.
@@ -99,7 +100,7 @@ define stamp
 	$(Q)printf '%s\n' $(1) | cmp -s - $@ || printf '%s\n' $(1) > $@
 endef
 $(O)/flags.stamp: FORCE
-	$(call stamp,"$(CC) $(FLAGS) $(CFLAGS) $(PREFIX)")
+	$(call stamp,"$(CC) $(FLAGS) $(CFLAGS) $(PREFIX) $(VERSION)")
 $(O)/sources.stamp: FORCE
 	$(call stamp,"$(OWN) $(wildcard providers/*/*.c)")
 $(BUILD)/gen/inputs.stamp: FORCE

@@ -127,10 +127,12 @@ CREATE TABLE postrider.message (
   meta jsonb,
   CONSTRAINT message_pkey PRIMARY KEY (id),
   CONSTRAINT message_due CHECK ((due IS NOT NULL) = (state = 'pending')),
-  CONSTRAINT message_counts CHECK (attempts >= 0 AND doubts >= 0 AND calls >= 0)
+  CONSTRAINT message_counts CHECK (attempts >= 0 AND doubts >= 0 AND calls >= 0),
+  CONSTRAINT message_meta_size CHECK (pg_column_size(meta) <= 16384)
 ) PARTITION BY RANGE (id);
 COMMENT ON TABLE postrider.message IS
   'Every message of the retention period. Insert through send(), send_many() or a plain INSERT; never update by hand.';
+COMMENT ON CONSTRAINT message_meta_size ON postrider.message IS 'meta of at most 16 KiB: it travels with every claim, and a worker holds what it claimed in memory.';
 COMMENT ON COLUMN postrider.message.id IS 'Time-ordered UUID: public id, partition key and, unless key is set, idempotency key.';
 COMMENT ON COLUMN postrider.message.token IS 'The last claim that took the row. Later writes must name it (fencing).';
 COMMENT ON COLUMN postrider.message.due IS 'When to claim it; set exactly while pending, and the only thing indexed.';

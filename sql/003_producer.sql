@@ -238,7 +238,7 @@ BEGIN
   IF v_row.state = 'sending' THEN
     RETURN 'too late'; -- a request may be on its way; its outcome stands
   ELSIF v_row.state <> 'pending' THEN
-    RETURN CASE WHEN v_row.state = 'canceled' THEN 'canceled' ELSE 'too late' END;
+    RETURN CASE WHEN v_row.state IN ('canceled', 'unknown') THEN v_row.state::text ELSE 'too late' END;
   END IF;
   -- What may already have been taken is not called canceled: it stays in doubt, and stops.
   v_state := CASE WHEN v_row.doubts > 0 THEN 'unknown' ELSE 'canceled' END;

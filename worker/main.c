@@ -5,8 +5,6 @@
 #include "worker/cli/cli.h"
 #include "worker/core/near.h"
 
-#define VERSION "0.1.0"
-
 static void print_help(FILE *out)
 {
     fputs(
@@ -54,7 +52,7 @@ static int run(int argc, char **argv)
         return EXIT_DONE;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        puts("postrider " VERSION);
+        puts("postrider " POSTRIDER_VERSION);
         return EXIT_DONE;
     }
     for (const struct command *c = cli_commands; c->summary; c++) {

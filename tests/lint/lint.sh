@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 JOBS=$(nproc)
 STD=(-std=c17 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -I.
-    '-DPOSTRIDER_PROVIDER_DIR="/lint"')
+    '-DPOSTRIDER_PROVIDER_DIR="/lint"' '-DPOSTRIDER_VERSION="lint"')
 read -ra SYSTEM <<<"$(pkg-config --cflags-only-I libpq libcurl jansson libmicrohttpd |
     sed 's/-I/-isystem/g')"
 failed=()

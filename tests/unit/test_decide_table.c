@@ -209,12 +209,49 @@ static void test_words(void **state)
     assert_int_equal(got, ON_UNKNOWN_RESEND);
 }
 
+/* Ends without a call: nothing left, so no doubt is made and none is forgotten. */
+static void test_no_call(void **state)
+{
+    static const struct {
+        const char *name;
+        int attempts, doubts;
+        enum msg_state unfit;
+        int back_attempts;
+    } rows[] = {
+        {"R8, J75: a first attempt comes back whole", 1, 0, MSG_FAILED, 0},
+        {"the third comes back, two stay", 3, 0, MSG_FAILED, 2},
+        {"R7: what may have been taken is never failed", 2, 1, MSG_UNKNOWN, 1},
+        {"a counter at nought stays there", 0, 0, MSG_FAILED, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct view v = {.attempts = rows[i].attempts, .doubts = rows[i].doubts};
+        struct decision back = decide_back(&v), unfit = decide_unfit(&v, "invalid body"),
+                        lost = decide_unstorable(&v);
+
+        print_message("%s\n", rows[i].name);
+        assert_int_equal(back.state, MSG_PENDING);
+        assert_int_equal(back.attempts, rows[i].back_attempts);
+        assert_int_equal(back.doubts, rows[i].doubts);
+        assert_int_equal(back.pinned, rows[i].doubts > 0);
+        assert_int_equal(unfit.state, rows[i].unfit);
+        assert_int_equal(unfit.attempts, rows[i].attempts);
+        assert_int_equal(unfit.doubts, rows[i].doubts);
+        assert_string_equal(unfit.reason, "invalid body");
+        assert_int_equal(lost.state, MSG_UNKNOWN); /* D5 */
+        assert_int_equal(lost.attempts, rows[i].attempts);
+        assert_int_equal(lost.doubts, rows[i].doubts + 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_gates),
         cmocka_unit_test(test_words),
+        cmocka_unit_test(test_no_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

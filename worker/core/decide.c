@@ -186,6 +186,26 @@ bool decide_dispatch(const struct policy *policy, const struct capability *cap,
     return false;
 }
 
+struct decision decide_back(const struct view *view)
+{
+    struct decision d = final(view, MSG_PENDING, view->doubts, NULL);
+
+    d.attempts = view->attempts > 0 ? view->attempts - 1 : 0;
+    d.pinned = view->doubts > 0;
+    return d;
+}
+
+struct decision decide_unfit(const struct view *view, const char *reason)
+{
+    return given_up(view, view->doubts, reason);
+}
+
+struct decision decide_unstorable(const struct view *view)
+{
+    return final(view, MSG_UNKNOWN, view->doubts < INT_MAX ? view->doubts + 1 : INT_MAX,
+                 "outcome could not be stored");
+}
+
 enum fold fold_attempts(const enum outcome *outcomes, unsigned n)
 {
     enum fold fold = FOLD_NOT_TAKEN;

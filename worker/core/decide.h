@@ -69,6 +69,14 @@ struct decision decide(const struct policy *policy, const struct capability *cap
 bool decide_dispatch(const struct policy *policy, const struct capability *cap,
                      const struct view *view, struct decision *ret_decision);
 
+/* Ends that no outcome of a call brings about. None of them made a request. */
+/* Never tried (no slot, lease nearly over, drain): the attempt comes back, the row waits (R8). */
+struct decision decide_back(const struct view *view);
+/* Cannot be sent at all (its data, its plugin): failed, or unknown while a doubt is left (R7). */
+struct decision decide_unfit(const struct view *view, const char *reason);
+/* What became of it cannot be stored: one more doubt, and nothing follows by itself. */
+struct decision decide_unstorable(const struct view *view);
+
 /* The fold itself, over closed attempts in any order. */
 enum fold {
     FOLD_NOT_TAKEN = 0, /* every attempt is proven not taken; another may be made */

@@ -162,7 +162,6 @@ static void hand_over(struct engine *e, struct lane *lane, struct batch *b, stru
         m->batch = b;
         b->total++;
         m->vendor->claimed++;
-        lane->in_hand++;
         e->in_hand++;
         queue_push(&lane->ready, m);
     }

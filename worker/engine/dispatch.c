@@ -2,9 +2,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "worker/core/classify.h"
+#include "worker/core/clean.h"
 #include "worker/core/phone.h"
 #include "worker/core/text.h"
 #include "worker/engine/internal.h"
@@ -40,36 +40,8 @@ static void air_leave(struct engine *e, struct msg *m)
 static void finish(struct engine *e, struct msg *m)
 {
     m->vendor->claimed--;
-    e->lanes[m->lane].in_hand--;
     e->in_hand--;
     settle_push(e, m);
-}
-
-/* Never tried: attempt and due time come back (R8, J75). */
-static void give_back(struct engine *e, struct msg *m)
-{
-    m->has_outcome = false;
-    m->decision = (struct decision){.state = MSG_PENDING,
-                                    .attempts = m->attempts > 0 ? m->attempts - 1 : 0,
-                                    .doubts = m->doubts};
-    e->report.given_back++;
-    finish(e, m);
-}
-
-/* Ends before any call with the reason given; nothing was sent. */
-static void end_unsent(struct engine *e, struct msg *m, enum outcome outcome, const char *reason,
-                       const char *detail)
-{
-    m->has_outcome = true;
-    m->outcome = outcome;
-    m->phase = http_phase_name(HTTP_PHASE_QUEUE);
-    m->code = strdup(reason);
-    m->detail = detail ? strdup(detail) : NULL;
-    m->decision = (struct decision){.state = m->doubts > 0 ? MSG_UNKNOWN : MSG_FAILED,
-                                    .attempts = m->attempts,
-                                    .doubts = m->doubts,
-                                    .reason = reason};
-    finish(e, m);
 }
 
 static struct view view_of(const struct msg *m, int64_t now)
@@ -82,6 +54,31 @@ static struct view view_of(const struct msg *m, int64_t now)
                          .doubt_since_ms = m->doubt_since,
                          .started_ms = m->batch->t0,
                          .jitter = engine_jitter()};
+}
+
+/* Never tried: attempt and due time come back (R8, J75). */
+static void give_back(struct engine *e, struct msg *m)
+{
+    struct view view = view_of(m, clock_boot_ms());
+
+    m->has_outcome = false;
+    m->decision = decide_back(&view);
+    e->report.given_back++;
+    finish(e, m);
+}
+
+/* Ends before any call with the reason given; nothing was sent. */
+static void end_unsent(struct engine *e, struct msg *m, const char *reason, const char *detail)
+{
+    struct view view = view_of(m, clock_boot_ms());
+
+    m->has_outcome = true;
+    m->outcome = OUTCOME_REJECTED;
+    m->phase = http_phase_name(HTTP_PHASE_QUEUE);
+    m->code = strdup(reason);
+    m->detail = detail ? strdup(detail) : NULL;
+    m->decision = decide_unfit(&view, reason);
+    finish(e, m);
 }
 
 /* ---- the gate (R4), asked by libcurl in the last moment before bytes leave ---- */
@@ -134,6 +131,15 @@ static void take_verdict(struct msg *m, struct plugin_verdict *verdict)
     verdict->id = verdict->code = verdict->detail = NULL;
 }
 
+/* libcurl's words may quote the vendor's bytes, and have to be text the database takes. */
+static char *cleaned(const char *words)
+{
+    char text[200];
+
+    clean_text(text, sizeof(text), words, strlen(words), 0);
+    return strdup(text);
+}
+
 /* Turns the call's evidence into an outcome; returns the vendor's wish in ms or -1. */
 static int64_t judge(struct msg *m, const struct http_result *r)
 {
@@ -166,7 +172,7 @@ static int64_t judge(struct msg *m, const struct http_result *r)
     m->outcome = classify(&ev);
     if (m->outcome != OUTCOME_ACCEPTED && !m->code && r->error[0] != '\0') {
         m->code = strdup(r->timed_out ? "timeout" : "transport");
-        m->detail = strdup(r->error);
+        m->detail = cleaned(r->error);
     }
     plugin_verdict_clear(&verdict);
     return retry_after_ms;
@@ -262,11 +268,11 @@ static bool fit_to_send(struct engine *e, struct msg *m)
     enum phone_fault fault = phone_normalize(m->recipient, strlen(m->recipient), &phone);
 
     if (fault != PHONE_OK || strcmp(phone.e164, m->recipient) != 0) {
-        end_unsent(e, m, OUTCOME_REJECTED, "invalid recipient", phone_fault_text(fault));
+        end_unsent(e, m, "invalid recipient", phone_fault_text(fault));
         return false;
     }
     if (m->body_len == 0 || text_measure(m->body, m->body_len, &measure) < 0) {
-        end_unsent(e, m, OUTCOME_REJECTED, "invalid body", NULL);
+        end_unsent(e, m, "invalid body", NULL);
         return false;
     }
     return true;
@@ -300,7 +306,7 @@ static void begin(struct engine *e, struct msg *m, int64_t now)
         if (rc == -ENOMEM || rc == -EAGAIN)
             give_back(e, m); /* our own trouble */
         else
-            end_unsent(e, m, OUTCOME_REJECTED, "plugin_error", err_text(&err));
+            end_unsent(e, m, "plugin_error", err_text(&err));
         log_event(LOG_LEVEL_ERROR, "call_not_started", "id=%s provider=%s error=%s", m->id,
                   v->conf->name, err_text(&err));
     }

@@ -23,8 +23,6 @@
 #include "worker/io/pg.h"
 #include "worker/io/serve.h"
 
-#define POSTRIDER_VERSION "0.1.0"
-
 enum { UUID_LEN = 36, LANES_MAX = 10, BATCH_MAX = 500 };
 
 /* ---- first in, first out ---- */
@@ -38,7 +36,6 @@ void queue_init(struct queue *q);
 void queue_push(struct queue *q, struct msg *m);
 void queue_push_front(struct queue *q, struct msg *m);
 struct msg *queue_pop(struct queue *q);
-void queue_move(struct queue *from, struct queue *to); /* appends all */
 
 /* ---- rules and vendors ---- */
 
@@ -54,8 +51,7 @@ struct kind {
 /* One provider of one configuration. A reload makes new ones; the old live on until their last
  * call has ended, so that a message in the air keeps the rules it left with. */
 struct vendor {
-    struct engine *engine;
-    const struct config_provider *conf; /* the vendor's own copy lives in `config` */
+    const struct config_provider *conf; /* in the config of its generation */
     struct plugin *plugin;
     struct http_pool *pool;
     struct capability cap;
@@ -70,7 +66,7 @@ struct vendor {
     struct config *last_of; /* the first of a retired generation frees its config */
 };
 
-/* A configuration in force, and what was opened for it. Counted by users. */
+/* A configuration in force, and what was opened for it. */
 struct setup {
     struct config *config;
     struct vendor **vendors; /* in file order */
@@ -144,7 +140,6 @@ struct lane {
     unsigned turn;   /* which provider's kinds go first */
     char *after_due, *after_id;
     struct queue ready;
-    unsigned in_hand; /* messages of this lane claimed and not ended */
 };
 
 /* ---- the worker ---- */
@@ -224,11 +219,10 @@ struct engine {
     bool draining, leaving;
     int64_t drain_until;
     unsigned cut_off; /* calls ended early, answers not stored */
-    int exit_code;
 
     struct ev_check check;
     struct ev_idle idle;
-    struct ev_timer tick, settle_timer, beat, second;
+    struct ev_timer tick, settle_timer, second;
     struct ev_timer watchdog;
     struct ev_signal on_term, on_int, on_hup;
 };

@@ -1,5 +1,5 @@
 /* queries.h - every statement a worker sends. What each does stands beside its function in
- * sql/004_claim.sql to sql/009_kind_lanes.sql; here is why and when it is sent. */
+ * sql/004_claim.sql to sql/009_kinds.sql; here is why and when it is sent. */
 #ifndef POSTRIDER_ENGINE_QUERIES_H
 #define POSTRIDER_ENGINE_QUERIES_H
 

@@ -101,11 +101,11 @@ static void stored(struct storing *s, const struct pg_result *r)
  * others: after two refusals alone it is stored as unknown with the database's words. */
 static void make_unknown(struct msg *m, const struct pg_result *r)
 {
+    struct view view = {.attempts = m->attempts, .doubts = m->doubts};
+
     log_event(LOG_LEVEL_ERROR, "settle_refused", "id=%s outcome=%s sqlstate=%s error=%s", m->id,
               outcome_name(m->outcome), pg_sqlstate(r), pg_error(r));
-    m->decision.state = MSG_UNKNOWN;
-    m->decision.doubts = m->doubts + 1;
-    m->decision.reason = "outcome could not be stored";
+    m->decision = decide_unstorable(&view);
     m->outcome = OUTCOME_UNKNOWN;
     free(m->detail);
     m->detail = strdup(pg_error(r));

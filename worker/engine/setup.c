@@ -35,7 +35,6 @@ static int vendor_open(struct engine *e, const struct config *config,
 
     if (!v)
         return -ENOMEM;
-    v->engine = e;
     v->conf = conf;
     queue_init(&v->waiting);
     breaker_init(&v->breaker);

@@ -55,8 +55,4 @@ CREATE TRIGGER kind_not_renamed BEFORE UPDATE OF name ON postrider.kind
   FOR EACH ROW WHEN (NEW.name IS DISTINCT FROM OLD.name) EXECUTE FUNCTION postrider.kind_kept();
 REVOKE ALL ON FUNCTION postrider.kind_kept FROM PUBLIC;
 
--- A worker holds what it claimed in memory: no row may be heavy. A row may not grow beyond it by UPDATE either.
-ALTER TABLE postrider.message ADD CONSTRAINT message_meta_size CHECK (pg_column_size(meta) <= 16384);
-COMMENT ON CONSTRAINT message_meta_size ON postrider.message IS 'meta of at most 16 KiB: it travels with every claim.';
-
 SELECT postrider.grant_roles();
