@@ -11,8 +11,7 @@ set -euo pipefail
 
 BUILD="gcc libc6-dev make pkg-config libpq-dev libcurl4-openssl-dev libjansson-dev libev-dev
     libmicrohttpd-dev"
-TEST="libcmocka-dev libtap-parser-sourcehandler-pgtap-perl python3 python3-pytest python3-pytest-xdist
-    python3-psycopg2"
+TEST="libcmocka-dev libtap-parser-sourcehandler-pgtap-perl python3 python3-pytest python3-psycopg2"
 EXTRA="clang clang-format clang-tidy cppcheck shellcheck python3-pyflakes pgbouncer"
 
 installed() {

@@ -6,7 +6,6 @@
 Each part prints what it does as it goes. A part that crashes or cannot start counts as one failure
 and says so. The last line is `N passed, N failed`; the exit code is 0 only when nothing failed."""
 
-import importlib.util
 import os
 import pathlib
 import re
@@ -29,7 +28,6 @@ COMMANDS = ("dev sandbox worker migrate check adopt send show status retry cance
 UNIT_LIMIT_S = 300
 SQL_LIMIT_S = 600
 SMOKE_FUZZ_S = 3
-SIDE_BY_SIDE = 2  # end-to-end tests mostly wait
 
 TAP_LINE = re.compile(r"^\s*(not )?ok\s+\d+\b(.*)$")  # pg_prove's own bare "ok" is no result
 TAP_PLAN = re.compile(r"^1\.\.(\d+)")
@@ -156,21 +154,12 @@ def part_sql(_):
     return score
 
 
-def side_by_side(args):
-    """All end-to-end tests run in two processes, a file in one (its tests share what is dear to set
-    up); with arguments, or without Debian's python3-pytest-xdist, they run one after another."""
-    if args or not importlib.util.find_spec("xdist"):
-        return []
-    return ["-n", str(SIDE_BY_SIDE), "--dist", "loadfile"]
-
-
 def part_e2e(args):
     score = Score()
     with tempfile.TemporaryDirectory(prefix="postrider-junit-") as folder:
         report = pathlib.Path(folder, "report.xml")
         code, _ = child([sys.executable, "-m", "pytest", "-v", "-ra", "--tb=short", "--rootdir=.",
                          "--durations=15", "--durations-min=5", "-p", "no:cacheprovider",
-                         *side_by_side(args),
                          f"--junitxml={report}", "tests/e2e", *args],
                         env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PYTHONUNBUFFERED="1"))
         if code == 5 and not list((ROOT / "tests/e2e").glob("**/test_*.py")):
