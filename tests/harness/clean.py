@@ -89,9 +89,12 @@ def spawn(args, user=None, death_signal="KILL", **kwargs):
     if user:
         wrap = ["setpriv", f"--reuid={user}", f"--regid={user_group(user)}", "--init-groups",
                 f"--pdeathsig={death_signal}"]
+    # A shell starts what it puts into the background with SIGINT ignored, and that is inherited: a
+    # test of Ctrl-C must not depend on how its run was started.
+    wrap += ["--", "env", "--default-signal=INT"]
     kwargs.setdefault("stdin", subprocess.DEVNULL)
     answer = queue.Queue()
-    _orders.put((wrap + ["--"] + [str(a) for a in args],
+    _orders.put((wrap + [str(a) for a in args],
                  dict(kwargs, start_new_session=True), answer))
     process, problem = answer.get()
     if problem:
