@@ -44,7 +44,7 @@ BUILD ?= build
 O := $(BUILD)/$(FLAVOUR)
 
 # ---- flags ------------------------------------------------------------------------------------
-PACKAGES := libpq libcurl jansson libmicrohttpd
+PACKAGES := libpq libcurl jansson libmicrohttpd libcrypto
 WARN     := -Wall -Wextra -Wpedantic -Werror
 STD      := -std=c17 -D_GNU_SOURCE
 INCLUDE  := -I. $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I $(PACKAGES) 2>/dev/null))
@@ -52,16 +52,17 @@ FLAGS     = $(STD) $(WARN) $(INCLUDE) $(FLAVOUR_FLAGS)
 VERSION  := 0.1.0
 DEFINES   = -DPOSTRIDER_VERSION='"$(VERSION)"' -DPOSTRIDER_PROVIDER_DIR='"$(PREFIX)/lib/postrider/providers"'
 LINK      = -Wl,--as-needed $(FLAVOUR_LINK)
-LIBS     := -lpq -lcurl -ljansson -lev -lmicrohttpd -ldl -lm
+LIBS     := -lpq -lcurl -ljansson -lev -lmicrohttpd -lcrypto -ldl -lm
 # Plugins are shared objects and may borrow pure core parts; all else is the executable's own.
 PIC       = $(if $(filter providers/% worker/core/% tests/unit/badplugins/%,$<),-fPIC -fvisibility=hidden,-fPIE)
 
 # ---- sources ----------------------------------------------------------------------------------
 find_c     = $(sort $(shell find $(1) -name '*.c' 2>/dev/null))
 MAIN      := $(wildcard worker/main.c)
-OWN       := $(filter-out worker/main.c,$(call find_c,worker providers/sandbox))
+OWN       := $(filter-out worker/main.c,$(call find_c,worker providers/sandbox providers/kit))
 CORE      := $(filter worker/core/%,$(OWN))
-PLUGINS   := $(filter-out sandbox,$(sort $(patsubst providers/%/,%,$(dir $(wildcard providers/*/*.c)))))
+KIT       := $(filter providers/kit/%,$(OWN))
+PLUGINS   := $(filter-out sandbox kit,$(sort $(patsubst providers/%/,%,$(dir $(wildcard providers/*/*.c)))))
 MIGRATION := $(sort $(wildcard sql/[0-9]*.sql))
 PAGE      := $(wildcard worker/web/index.html)
 UNIT      := $(sort $(wildcard tests/unit/test_*.c tests/unit/*_driver.c))
@@ -132,6 +133,9 @@ $(O)/libpostrider.a: $(call objects,$(OWN)) $(GEN_OBJ) $(O)/sources.stamp
 $(O)/libcore.a: $(call objects,$(CORE)) $(O)/sources.stamp
 	@echo "  AR    $@"
 	$(Q)rm -f $@; ar rcs $@ $(filter %.o,$^)
+$(O)/libkit.a: $(call objects,$(KIT)) $(O)/sources.stamp
+	@echo "  AR    $@"
+	$(Q)rm -f $@; ar rcs $@ $(filter %.o,$^)
 
 $(O)/postrider: $(call objects,$(MAIN)) $(O)/libpostrider.a
 	@echo "  LINK  $@"
@@ -139,18 +143,19 @@ $(O)/postrider: $(call objects,$(MAIN)) $(O)/libpostrider.a
 
 # `-z defs`: a plugin that needs a function of the executable is refused here, not at dlopen.
 define plugin_rules
-$(O)/providers/$(1).so: $(call plugin_obj,$(1)) $(O)/libcore.a $(O)/sources.stamp
+$(O)/providers/$(1).so: $(call plugin_obj,$(1)) $(O)/libkit.a $(O)/libcore.a $(O)/sources.stamp
 	@echo "  LINK  $$@"
 	$(Q)mkdir -p $$(@D)
 	$(Q)$$(CC) -shared $$(LINK) $(if $(SAN)$(FUZZ),,-Wl$(COMMA)-z$(COMMA)defs) $$(LDFLAGS) -o $$@ \
-	    $$(filter %.o,$$^) -Wl,--exclude-libs,ALL $(O)/libcore.a -ljansson -lm
+	    $$(filter %.o,$$^) -Wl,--exclude-libs,ALL $(O)/libkit.a $(O)/libcore.a -ljansson -lcrypto -lm
 $(O)/plugins/lib$(1).a: $(call plugin_obj,$(1)) $(O)/sources.stamp
 	@echo "  AR    $$@"
 	$(Q)mkdir -p $$(@D); rm -f $$@; ar rcs $$@ $$(filter %.o,$$^)
 endef
 COMMA := ,
 $(foreach p,$(PLUGINS),$(eval $(call plugin_rules,$(p))))
-PLUGIN_LIBS := $(PLUGINS:%=$(O)/plugins/lib%.a)
+# Every plugin exports the same symbol: only what a test links by name may be here.
+PLUGIN_LIBS := $(O)/plugins/libhttp.a
 ARCHIVES    := $(O)/libpostrider.a $(PLUGIN_LIBS)
 
 $(TESTS): $(O)/tests/%: $(O)/tests/unit/%.o $(ARCHIVES)

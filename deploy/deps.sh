@@ -10,7 +10,7 @@
 set -euo pipefail
 
 BUILD="gcc libc6-dev make pkg-config libpq-dev libcurl4-openssl-dev libjansson-dev libev-dev
-    libmicrohttpd-dev"
+    libmicrohttpd-dev libssl-dev"
 TEST="libcmocka-dev libtap-parser-sourcehandler-pgtap-perl python3 python3-pytest python3-psycopg2"
 EXTRA="clang clang-format clang-tidy cppcheck shellcheck python3-pyflakes pgbouncer"
 

@@ -28,6 +28,9 @@ struct plugin_request {
     size_t headers_count;
     char *body; /* NULL: none; NUL-terminated beyond body_len */
     size_t body_len;
+    /* AWS SigV4, signed by libcurl when it leaves: "aws:amz:REGION:SERVICE", "KEY:SECRET" and the
+     * session token. NULL: not signed, no session. */
+    char *sigv4, *sigv4_userpwd, *sigv4_session;
 };
 void plugin_request_clear(struct plugin_request *request);
 
@@ -40,9 +43,58 @@ struct plugin_verdict {
     char *detail;           /* the vendor's or the plugin's words, shortened */
     int64_t retry_after_ms; /* -1: none; at most a week */
     bool opt_out;           /* only with PROVIDER_REJECTED */
-    const char *fault;      /* static; not NULL: the plugin broke the rules, and how */
+    bool login;             /* the token was refused, the message surely not taken; outcome HELD */
+    char **parts;           /* ids of the parts, `id` the first; NULL: one id or none */
+    size_t parts_n;
+    const char *fault; /* static; not NULL: the plugin broke the rules, and how */
 };
 void plugin_verdict_clear(struct plugin_verdict *verdict);
+
+/* The answer to a look-up, after the guard. Same rules. */
+struct plugin_answer {
+    enum provider_finding finding;
+    char **ids; /* candidates, best first: with HAS_IT */
+    size_t ids_n;
+    char *cursor; /* not NULL: the list goes on there, and finding means nothing yet */
+    char *code, *detail;
+    int64_t retry_after_ms; /* -1: none */
+    bool login;             /* the token was refused: log in and ask again */
+    const char *fault;
+};
+void plugin_answer_clear(struct plugin_answer *answer);
+
+/* What a login gave. */
+struct plugin_grant {
+    char *token;         /* NULL: none */
+    int64_t lifetime_ms; /* 0: until it is refused */
+    bool refused;        /* the vendor does not know us: code and detail say how */
+    char *code, *detail;
+    const char *fault;
+};
+void plugin_grant_clear(struct plugin_grant *grant);
+
+/* What a callback held. Owned by the caller; empty it with plugin_events_clear. */
+struct plugin_receipt {
+    enum provider_status status;
+    char *ref;       /* a message id (lower-case UUID), NULL: none */
+    char *vendor_id; /* NULL: none; one of the two is there */
+    char *code, *detail;
+    int64_t at_ms; /* 0: none */
+};
+struct plugin_inbound {
+    char *from, *to, *text, *id; /* to and id may be NULL */
+};
+struct plugin_events {
+    struct plugin_receipt *receipts;
+    size_t receipts_n;
+    struct plugin_inbound *inbounds;
+    size_t inbounds_n;
+    int status; /* of the answer */
+    char *content_type, *body;
+    size_t body_len;
+    char *confirm; /* a URL an operator has to open once, NULL */
+};
+void plugin_events_clear(struct plugin_events *events);
 
 /* Where plugins named without a slash are looked for: $POSTRIDER_PROVIDER_DIR, else "providers"
  * beside the executable if that folder exists, else the folder set at build time. The caller
@@ -76,5 +128,31 @@ int plugin_build(const struct plugin *plugin, const struct provider_msg *msg,
  * Retry-After is read; `now_unix_s` serves its HTTP-date form. */
 void plugin_judge(const struct plugin *plugin, const struct provider_reply *reply,
                   int64_t now_unix_s, struct plugin_verdict *verdict);
+
+/* What else the plugin can: each false when it has not the functions, or caps say none. */
+bool plugin_asks(const struct plugin *plugin);
+bool plugin_logs_in(const struct plugin *plugin);
+bool plugin_takes_receipts(const struct plugin *plugin);
+
+/* A look-up. plugin_ask as plugin_build, and -ENODATA: there is nothing to ask by. The answer
+ * cannot fail: what goes wrong is PROVIDER_CANNOT_SAY, as is an incomplete reply. */
+int plugin_ask(const struct plugin *plugin, const struct provider_question *question,
+               struct plugin_request *request, struct err *err);
+void plugin_ask_judge(const struct plugin *plugin, const struct provider_question *question,
+                      const struct provider_reply *reply, int64_t now_unix_s,
+                      struct plugin_answer *answer);
+
+/* A login. After 0 either request->method is set, and its reply goes to plugin_login_judge, or
+ * grant->token is. A reply that is no grant and no refusal leaves *grant empty: try later. */
+int plugin_login(const struct plugin *plugin, int64_t now_ms, struct plugin_request *request,
+                 struct plugin_grant *grant, struct err *err);
+void plugin_login_judge(const struct plugin *plugin, const struct provider_reply *reply,
+                        struct plugin_grant *grant);
+
+/* Reads a callback. 0, -EACCES (signature), -EBADMSG (none of this vendor's; also a plugin that
+ * broke the rules), -ENOMEM, with words in err. Where one receipt came without a ref and the
+ * query has a UUID `k`, that is its ref. */
+int plugin_read(const struct plugin *plugin, const struct provider_callback *callback,
+                struct plugin_events *events, struct err *err);
 
 #endif

@@ -68,6 +68,8 @@ struct http_request {
     size_t body_len;
     int64_t connect_timeout_ms;   /* 0: as long as timeout_ms */
     int64_t timeout_ms;           /* whole call, connect and inner retry included; 1 or more */
+    const char *sigv4;            /* AWS SigV4: "aws:amz:REGION:SERVICE"; NULL: not signed */
+    const char *sigv4_userpwd;    /* with it: "KEY:SECRET" */
     bool may_repeat;              /* vendor de-duplicates: libcurl's own resend is harmless */
     bool (*may_start)(void *arg); /* the gate; must be quick and must not call back in */
     void *arg;                    /* for may_start and done */
