@@ -1,0 +1,4 @@
+#include "providers/sandbox/dialect.h"
+
+/* A stub: nothing built yet. */
+const struct sb_dialect sb_dialect_vonage = {.name = "vonage"};
