@@ -8,8 +8,8 @@
  *     self->wait_s  = settings_int(&s, "timeout_s", 30, 1, 600);
  *     r = settings_end(&s);   // refuses unknown members, with the near match; 0, -EINVAL, -ENOMEM
  *
- * The first refusal wins and later reads give harmless values. Texts are owned by the caller
- * (free), also after a failed settings_end. */
+ * The first refusal wins and later reads give harmless values (NULL, the fallback). Texts are owned
+ * by the caller (free), also after a failed settings_end. Names are borrowed: write literals. */
 #ifndef POSTRIDER_KIT_SETTINGS_H
 #define POSTRIDER_KIT_SETTINGS_H
 
@@ -28,6 +28,7 @@ struct settings {
     json_t *root;
     const char *asked[SETTINGS_MAX]; /* names read so far: what may be there */
     size_t asked_n;
+    const char *missing; /* a required one that lacks: refused at the end, unless it is mistyped */
     int error;
 };
 
@@ -38,10 +39,12 @@ int settings_begin(struct settings *s, const struct provider_host *host, const c
 int settings_end(struct settings *s);
 
 bool settings_has(struct settings *s, const char *name);
-/* A string without control characters. `fallback` NULL: required and not empty; "": may lack, and
- * gives NULL then. */
+/* A string without control characters, never empty: an unset secret must not read as "none".
+ * `fallback` NULL: required; "": may lack, and gives NULL then. */
 char *settings_text(struct settings *s, const char *name, const char *fallback);
-/* An http(s) URL without a trailing slash, query or fragment. */
+/* The same, with line ends allowed: a PEM key. */
+char *settings_lines(struct settings *s, const char *name, const char *fallback);
+/* An http(s) URL without user, query or fragment; a slash at its end is dropped. */
 char *settings_url(struct settings *s, const char *name, const char *fallback);
 int64_t settings_int(struct settings *s, const char *name, int64_t fallback, int64_t min,
                      int64_t max);

@@ -36,9 +36,14 @@ bool sign_ed25519_ok(const uint8_t key[32], const uint8_t signature[64], const v
 bool sign_rsa_ok(enum sign_hash hash, const char *pem, const uint8_t *signature,
                  size_t signature_len, const void *data, size_t len);
 
+/* Signs with a PEM private key of RSA: PKCS#1 v1.5 over SHA-256. Allocated; NULL when the key does
+ * not parse (encrypted ones do not: nobody is asked). */
+uint8_t *sign_rsa_sha256(const char *private_pem, const void *data, size_t len, size_t *ret_len);
+
 /* JSON Web Tokens (RFC 7519). Verifies a compact token under HS256/384/512 only ("none" and
- * public-key algorithms are refused), nbf and exp against now with `leeway_s`. Returns its claims
- * (the caller decrefs) or NULL. `key` of claims first: decode without trusting, to choose a key. */
+ * public-key algorithms are refused, as is an empty key), nbf and exp, where there, against now
+ * with `leeway_s`. Returns its claims (the caller decrefs) or NULL. `_untrusted` decodes the claims
+ * without trusting them, to choose a key by. */
 json_t *sign_jwt_claims_untrusted(const char *token, size_t len);
 json_t *sign_jwt_hs_verify(const char *token, size_t len, const void *key, size_t key_len,
                            int64_t now_s, int64_t leeway_s);
