@@ -34,10 +34,10 @@ static const struct {
     int code;
     const char *message, *hint;
 } refusals[] = {
-    {"wrong_major", -ENOEXEC, "plugin \"wrong_major\": wants ABI 2.0, this postrider has 1.0",
+    {"wrong_major", -ENOEXEC, "plugin \"wrong_major\": wants ABI 2.0, this postrider has 1.1",
      "upgrade postrider"},
-    {"older_major", -ENOEXEC, "wants ABI 0.0, this postrider has 1.0", "rebuild the plugin"},
-    {"newer_minor", -ENOEXEC, "wants ABI 1.1, this postrider has 1.0", "upgrade postrider"},
+    {"older_major", -ENOEXEC, "wants ABI 0.0, this postrider has 1.1", "rebuild the plugin"},
+    {"newer_minor", -ENOEXEC, "wants ABI 1.2, this postrider has 1.1", "upgrade postrider"},
     {"short_size", -ENOEXEC, "its table has", "sizeof(struct provider)"},
     {"no_judge", -ENOEXEC, "member \"judge\" is missing", "rebuild"},
     {"no_entry", -ENOEXEC, "not a postrider plugin (no symbol provider_entry)", "export"},

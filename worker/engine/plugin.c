@@ -18,9 +18,6 @@
 #define POSTRIDER_PROVIDER_DIR "/usr/local/lib/postrider/providers"
 #endif
 
-/* Version 1.0 ends with `judge`; later members are only ever appended. */
-#define PROVIDER_SIZE_1_0 (offsetof(struct provider, judge) + sizeof(((struct provider *)0)->judge))
-
 static const char so_suffix[] = ".so";
 
 /* ---- where ---------------------------------------------------------------------------------- */
@@ -116,87 +113,6 @@ static int find_file(const char *dir, const char *name, char **ret_path, struct 
     return 0;
 }
 
-/* ---- what was loaded ------------------------------------------------------------------------ */
-
-static int check_version(const char *name, const struct provider *api, struct err *err)
-{
-    bool newer = api->abi_major > PROVIDER_ABI_MAJOR ||
-                 (api->abi_major == PROVIDER_ABI_MAJOR && api->abi_minor > PROVIDER_ABI_MINOR);
-
-    if (api->abi_major == PROVIDER_ABI_MAJOR && !newer)
-        return 0;
-    err_set(err, -ENOEXEC, "plugin \"%s\": wants ABI %u.%u, this postrider has %u.%u", name,
-            api->abi_major, api->abi_minor, PROVIDER_ABI_MAJOR, PROVIDER_ABI_MINOR);
-    if (newer)
-        err_hint(err, "upgrade postrider, or rebuild the plugin with this postrider's provider.h");
-    else
-        err_hint(err, "rebuild the plugin with this postrider's provider.h");
-    return -ENOEXEC;
-}
-
-static const char *missing_member(const struct provider *api)
-{
-    if (!api->name || !*api->name)
-        return "name";
-    if (!api->open)
-        return "open";
-    if (!api->close)
-        return "close";
-    if (!api->describe)
-        return "describe";
-    if (!api->build)
-        return "build";
-    return api->judge ? NULL : "judge";
-}
-
-static int check_api(const char *name, const struct provider *api, struct err *err)
-{
-    const char *missing;
-    int r;
-
-    if (!api) {
-        err_set(err, -ENOEXEC, "plugin \"%s\": " PROVIDER_ENTRY_SYMBOL "() gives nothing", name);
-        return -ENOEXEC;
-    }
-    r = check_version(name, api, err); /* first: another major may mean another layout */
-    if (r < 0)
-        return r;
-    if (api->size < PROVIDER_SIZE_1_0) {
-        err_set(err, -ENOEXEC, "plugin \"%s\": its table has %u bytes, ABI %u.%u needs %zu", name,
-                api->size, api->abi_major, api->abi_minor, PROVIDER_SIZE_1_0);
-        err_hint(err, "set .size = sizeof(struct provider) and rebuild the plugin");
-        return -ENOEXEC;
-    }
-    missing = missing_member(api);
-    if (missing) {
-        err_set(err, -ENOEXEC, "plugin \"%s\": member \"%s\" is missing", name, missing);
-        err_hint(err, "ABI %u.%u asks for every member: complete and rebuild the plugin",
-                 PROVIDER_ABI_MAJOR, PROVIDER_ABI_MINOR);
-        return -ENOEXEC;
-    }
-    if (!strchr(name, '/') && strcmp(api->name, name) != 0)
-        return err_set(err, -ENOEXEC, "plugin \"%s\": the file holds plugin \"%s\"", name,
-                       api->name);
-    return 0;
-}
-
-static int check_caps(const char *name, const struct provider_caps *caps, struct err *err)
-{
-    const char *wrong = NULL;
-
-    if (caps->dedup > PROVIDER_DEDUP_REJECT)
-        wrong = "dedup is out of range";
-    else if (caps->ask != PROVIDER_ASK_NONE)
-        wrong = "it claims a look-up this ABI does not have";
-    else if (caps->dedup != PROVIDER_DEDUP_NONE && caps->dedup_window_ms <= 0)
-        wrong = "de-duplication without a window";
-    else if (caps->dedup == PROVIDER_DEDUP_NONE && caps->dedup_window_ms != 0)
-        wrong = "a window without de-duplication";
-    else if (caps->worst_answer_ms < 0)
-        wrong = "worst_answer_ms is negative";
-    return wrong ? err_set(err, -ENOEXEC, "plugin \"%s\": bad capabilities: %s", name, wrong) : 0;
-}
-
 /* ---- open and close ------------------------------------------------------------------------- */
 
 static int load(struct plugin *p, const char *path, struct err *err)
@@ -218,10 +134,9 @@ static int load(struct plugin *p, const char *path, struct err *err)
         err_hint(err, "export %s() as declared in provider.h", PROVIDER_ENTRY_SYMBOL);
         return -ENOEXEC;
     }
-    const struct provider *api = entry();
-    int r = check_api(p->name, api, err);
+    int r = plugin_check_table(p->name, entry(), &p->table, err);
     if (r == 0)
-        p->api = api;
+        p->api = &p->table;
     return r;
 }
 
@@ -249,7 +164,7 @@ static int configure(struct plugin *p, const char *settings_json, struct err *er
         return r;
     }
     p->api->describe(p->self, &p->caps);
-    return check_caps(p->name, &p->caps, err);
+    return plugin_check_caps(p->name, p->api, &p->caps, err);
 }
 
 int plugin_open(const char *dir, const char *name, const char *settings_json,
