@@ -34,9 +34,9 @@ static const struct {
     int code;
     const char *message, *hint;
 } refusals[] = {
-    {"wrong_major", -ENOEXEC, "plugin \"wrong_major\": wants ABI 2.0, this postrider has 1.1",
+    {"wrong_major", -ENOEXEC, "plugin \"wrong_major\": wants ABI 2.1, this postrider has 1.1",
      "upgrade postrider"},
-    {"older_major", -ENOEXEC, "wants ABI 0.0, this postrider has 1.1", "rebuild the plugin"},
+    {"older_major", -ENOEXEC, "wants ABI 0.1, this postrider has 1.1", "rebuild the plugin"},
     {"newer_minor", -ENOEXEC, "wants ABI 1.2, this postrider has 1.1", "upgrade postrider"},
     {"short_size", -ENOEXEC, "its table has", "sizeof(struct provider)"},
     {"no_judge", -ENOEXEC, "member \"judge\" is missing", "rebuild"},
