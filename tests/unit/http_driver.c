@@ -3,11 +3,11 @@
  *   http_driver [--max-calls N] [--parallel N] [--body-cap BYTES] [--idle-ms MS] [--ca FILE]
  *
  * Reads one JSON object a line: {"url", "method", "key", "body" | "body_size", "headers": {},
- * "timeout_ms", "connect_timeout_ms", "may_repeat", "gate", "abort_ms", "count", "id"}; only "url"
- * is needed. "gate" says how often the gate opens. Runs up to --parallel (1) of them at once and
- * prints a line per result, in order of their ends. With "count": n the request is made n times,
- * and one line sums up. Ends at end of input; on SIGTERM at once, with calls in the air. SIGUSR1
- * makes libcurl's next curl_multi_socket_action fail. */
+ * "timeout_ms", "connect_timeout_ms", "may_repeat", "gate", "abort_ms", "count", "id", "sigv4",
+ * "sigv4_userpwd"}; only "url" is needed. "gate" says how often the gate opens. Runs up to
+ * --parallel (1) of them at once and prints a line per result, in order of their ends. With
+ * "count": n the request is made n times, and one line sums up. Ends at end of input; on SIGTERM at
+ * once, with calls in the air. SIGUSR1 makes libcurl's next curl_multi_socket_action fail. */
 #include "worker/core/err.h"
 #include "worker/io/clock.h"
 #include "worker/io/http.h"
@@ -244,6 +244,8 @@ static void start(struct job *job)
         .connect_timeout_ms = number(spec, "connect_timeout_ms", 5000),
         .timeout_ms = number(spec, "timeout_ms", 10000),
         .may_repeat = json_is_true(json_object_get(spec, "may_repeat")),
+        .sigv4 = json_string_value(json_object_get(spec, "sigv4")),
+        .sigv4_userpwd = json_string_value(json_object_get(spec, "sigv4_userpwd")),
         .may_start = on_gate,
         .arg = job,
     };

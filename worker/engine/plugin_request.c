@@ -184,13 +184,19 @@ static int end_sigv4(struct provider_req *req)
     static const char *const signers[] = {"authorization", "host", "x-amz-date",
                                           "x-amz-content-sha256", session_header};
     struct plugin_request *out = req->out;
+    bool typed = !out->body;
 
     if (!out->sigv4)
         return 0;
-    for (size_t i = 0; i < out->headers_count; i++)
-        if (is_one_of(out->headers[i].name, signers, sizeof(signers) / sizeof(signers[0])))
-            return req_fail(req, -EINVAL, "header \"%s\" is the signature's to set",
-                            out->headers[i].name);
+    for (size_t i = 0; i < out->headers_count; i++) {
+        const char *name = out->headers[i].name;
+
+        if (is_one_of(name, signers, sizeof(signers) / sizeof(signers[0])))
+            return req_fail(req, -EINVAL, "header \"%s\" is the signature's to set", name);
+        typed = typed || strcasecmp(name, "content-type") == 0;
+    }
+    if (!typed)
+        return req_fail(req, -EINVAL, "a signed body has no Content-Type");
     return out->sigv4_session ? add_header(req, session_header, out->sigv4_session) : 0;
 }
 

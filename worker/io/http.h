@@ -68,7 +68,9 @@ struct http_request {
     size_t body_len;
     int64_t connect_timeout_ms;   /* 0: as long as timeout_ms */
     int64_t timeout_ms;           /* whole call, connect and inner retry included; 1 or more */
-    const char *sigv4;            /* AWS SigV4: "aws:amz:REGION:SERVICE"; NULL: not signed */
+    const char *sigv4;            /* AWS SigV4: "aws:amz:REGION:SERVICE"; NULL: not signed. All
+                                     headers are signed; none may be blank, a body (at most
+                                     1 MiB) needs its Content-Type */
     const char *sigv4_userpwd;    /* with it: "KEY:SECRET" */
     bool may_repeat;              /* vendor de-duplicates: libcurl's own resend is harmless */
     bool (*may_start)(void *arg); /* the gate; must be quick and must not call back in */
@@ -119,8 +121,8 @@ int http_pool_new(struct ev_loop *loop, const struct http_options *options,
 void http_pool_free(struct http_pool *pool);
 
 /* Starts a call. -EAGAIN: max_calls are in the air. -EINVAL: the request is refused: no http(s)
- * URL, a control character in a header, or one of Content-Length, Transfer-Encoding, Expect,
- * which are ours. -ENOMEM, -EIO: as they say.
+ * URL, a control character in a header, one of Content-Length, Transfer-Encoding, Expect, which
+ * are ours, or what cannot be signed. -ENOMEM, -EIO: as they say.
  * On failure nothing left and `done` is not called. *ret_call (may be NULL)
  * stays valid until `done` was called. */
 int http_start(struct http_pool *pool, const struct http_request *request, http_done_fn *done,

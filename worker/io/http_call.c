@@ -9,6 +9,8 @@
 
 /* Memory a call keeps between two uses. */
 #define KEEP ((size_t)8 * 1024)
+/* Beyond it libcurl asks for a 100 before it sends a body. */
+#define SIGNED_BODY_MAX ((size_t)1024 * 1024)
 
 /* --- the gate -------------------------------------------------------------------------------- */
 
@@ -65,7 +67,7 @@ static const struct {
     {CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1},
     {CURLOPT_HTTP09_ALLOWED, 0},
     {CURLOPT_FOLLOWLOCATION, 0},
-    {CURLOPT_HTTPAUTH, (long)CURLAUTH_BASIC}, /* never sent: no user is set */
+    {CURLOPT_HTTPAUTH, (long)CURLAUTH_BASIC}, /* never sent: only a signature sets a user */
     {CURLOPT_NETRC, CURL_NETRC_IGNORED},
     {CURLOPT_FAILONERROR, 0},
     {CURLOPT_NOSIGNAL, 1},
@@ -176,11 +178,28 @@ static bool set_times(struct http_call *call, int64_t left_ms, bool fresh)
            !curl_easy_setopt(call->easy, CURLOPT_FRESH_CONNECT, fresh ? 1L : 0L);
 }
 
+/* Before set_method: CURLOPT_POSTFIELDS makes a POST. libcurl signs the body it was last given,
+ * also for a request that has none, and the last one's is gone. */
+static bool set_signature(struct http_call *call, const struct http_request *request)
+{
+    bool signs = request->sigv4 != NULL;
+
+    if (!signs && !call->signs)
+        return true; /* as the handle was made, or as the call before left it */
+    call->signs = signs;
+    return !curl_easy_setopt(call->easy, CURLOPT_POSTFIELDS, NULL) &&
+           !curl_easy_setopt(call->easy, CURLOPT_USERPWD, signs ? request->sigv4_userpwd : NULL) &&
+           !curl_easy_setopt(call->easy, CURLOPT_AWS_SIGV4, request->sigv4) &&
+           !curl_easy_setopt(call->easy, CURLOPT_HTTPAUTH,
+                             (long)(signs ? CURLAUTH_AWS_SIGV4 : CURLAUTH_BASIC));
+}
+
 static bool set_request(struct http_call *call, const struct http_request *request)
 {
     return !curl_easy_setopt(call->easy, CURLOPT_URL, request->url) &&
            !curl_easy_setopt(call->easy, CURLOPT_HTTPHEADER, call->headers) &&
-           set_method(call, request) && set_times(call, call->timeout_ms, false);
+           set_signature(call, request) && set_method(call, request) &&
+           set_times(call, call->timeout_ms, false);
 }
 
 /* --- the request ----------------------------------------------------------------------------- */
@@ -220,6 +239,29 @@ static int check_headers(const struct http_request *request, struct err *err)
     return 0;
 }
 
+static bool is_blank(const char *value)
+{
+    return value[strspn(value, " \t")] == '\0';
+}
+
+/* libcurl 7.88 signs what the header list says, also that a header is not to be sent: a signed
+ * request cannot do without libcurl's guesses, so it must give them no occasion. */
+static int check_signed(const struct http_request *request, struct err *err)
+{
+    if (!request->sigv4_userpwd || !strchr(request->sigv4_userpwd, ':'))
+        return err_set(err, -EINVAL, "the request is to be signed without a key");
+    if (request->body && !has_header(request, "Content-Type"))
+        return err_set(err, -EINVAL, "a signed request with a body wants a Content-Type");
+    if (request->body_len > SIGNED_BODY_MAX)
+        return err_set(err, -EINVAL, "a signed request's body has %zu bytes, at most %zu",
+                       request->body_len, SIGNED_BODY_MAX);
+    for (size_t i = 0; i < request->headers_count; i++)
+        if (is_blank(request->headers[i].value))
+            return err_set(err, -EINVAL, "header \"%s\" of a signed request has no value",
+                           request->headers[i].name);
+    return 0;
+}
+
 static int check(const struct http_request *request, struct err *err)
 {
     if (!is_token(request->method))
@@ -230,6 +272,8 @@ static int check(const struct http_request *request, struct err *err)
     if (request->timeout_ms < 1 || request->timeout_ms > 86400000)
         return err_set(err, -EINVAL, "timeout is %lld ms, must be 1 to 86400000",
                        (long long)request->timeout_ms);
+    if (request->sigv4 && check_signed(request, err) < 0)
+        return -EINVAL;
     return check_headers(request, err);
 }
 
@@ -265,15 +309,16 @@ static int freeze(struct http_call *call, const struct http_request *request)
         return -ENOMEM;
     struct writer w = {&call->frozen, (struct curl_slist *)(void *)call->frozen.data, 0};
     call->frozen.len = nodes;
-    add_line(&w, "Expect", ":", ""); /* libcurl waits for no 100 */
-    if (!has_header(request, "Content-Type"))
+    if (!request->sigv4)
+        add_line(&w, "Expect", ":", ""); /* libcurl waits for no 100 */
+    if (!request->sigv4 && !has_header(request, "Content-Type"))
         add_line(&w, "Content-Type", ":", ""); /* libcurl guesses none */
     for (size_t i = 0; i < request->headers_count; i++) {
         const struct http_header *h = &request->headers[i];
-        bool blank = h->value[strspn(h->value, " \t")] == '\0';
+        bool blank = is_blank(h->value);
         add_line(&w, h->name, blank ? ";" : ": ", blank ? "" : h->value);
     }
-    call->headers = w.nodes;
+    call->headers = w.count > 0 ? w.nodes : NULL;
     call->body_at = call->frozen.len;
     call->body_len = request->body ? request->body_len : 0;
     (void)http_buf_add(&call->frozen, request->body ? request->body : "", call->body_len);

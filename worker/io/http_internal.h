@@ -144,6 +144,7 @@ struct http_call {
     bool (*may_start)(void *arg);
     bool may_repeat;
     bool tls;
+    bool signs; /* the easy handle holds a key: until it is set for a request without one */
     struct http_buf frozen; /* header list, header lines, body: one block */
     struct curl_slist *headers;
     size_t body_at, body_len;
