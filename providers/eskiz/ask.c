@@ -54,11 +54,9 @@ int ez_ask(const void *arg, const struct provider_question *q, struct provider_r
         add_minute(&body, "to_date", q->to_ms + after_ms);
     }
     form_add_i64(&body, "page_size", PAGE_SIZE);
-    r = path.error ? path.error : body.error;
+    r = path.error;
     if (r == 0)
-        r = ez_request(self, req, path.text, "application/x-www-form-urlencoded", q->msg->token);
-    if (r == 0)
-        r = self->host->req_body(req, body.text, body.len);
+        r = ez_post(self, req, path.text, q->msg->token, EZ_FORM, &body);
     form_done(&path);
     form_done(&body);
     return r;

@@ -6,23 +6,12 @@
 #include "providers/eskiz/eskiz.h"
 #include "providers/kit/form.h"
 #include "providers/kit/json.h"
+#include "providers/kit/request.h"
+#include "providers/kit/sender.h"
 #include "providers/kit/settings.h"
 #include "providers/kit/sign.h"
 
 /* ---- settings ------------------------------------------------------------------------------- */
-
-/* GSM 03.40: a name of at most 11 characters, or a number of at most 15 digits (H6). */
-static bool sender_ok(const char *sender)
-{
-    size_t len = strlen(sender);
-
-    if (strspn(sender, "0123456789") == len)
-        return len > 0 && len <= 15;
-    for (size_t i = 0; i < len; i++)
-        if (sender[i] < ' ' || sender[i] > '~')
-            return false;
-    return len <= 11;
-}
 
 static void ez_close(void *arg)
 {
@@ -50,9 +39,8 @@ static void read_settings(struct ez_self *self, struct settings *s)
     self->ask_delay_ms = settings_int(s, "lookup_delay_s", 60, 0, 3600) * 1000;
     self->absence_proves = settings_bool(s, "absence_proves", false);
     self->reject_text = settings_word(s, "unapproved_text", refusals, 0) == 1;
-    if (self->from && !sender_ok(self->from))
-        (void)settings_refuse(s, "from", "your nickname at Eskiz, or 4546",
-                              "is longer than 11 characters or 15 digits, or not ASCII");
+    if (self->from && sender_kind(self->from) == SENDER_BAD)
+        (void)settings_refuse(s, "from", "your nickname at Eskiz, or 4546", "%s", SENDER_RULE);
 }
 
 static int ez_open(const struct provider_host *host, const char *settings_json,
@@ -100,29 +88,20 @@ int64_t ez_dispatch_id(const char *message_id)
     return hash ? (int64_t)hash : 1;
 }
 
-int ez_request(const struct ez_self *self, struct provider_req *req, const char *path,
-               const char *type, const char *token)
+int ez_post(const struct ez_self *self, struct provider_req *req, const char *path,
+            const char *token, const char *type, const struct form *body)
 {
-    const struct provider_host *host = self->host;
-    struct form url = {0}, bearer = {0};
-    int r = host->req_method(req, "POST");
+    char *bearer = token ? request_bearer(token) : NULL;
+    struct form url = {0};
+    int r = body->error;
 
-    form_raw(&url, self->url);
-    form_raw(&url, path);
-    if (token)
-        form_printf(&bearer, "Bearer %s", token);
+    form_printf(&url, "%s%s", self->url, path);
     if (r == 0)
-        r = url.error ? url.error : bearer.error;
+        r = token && !bearer ? -ENOMEM : url.error;
     if (r == 0)
-        r = host->req_url(req, url.text);
-    if (r == 0)
-        r = host->req_header(req, "Accept", "application/json");
-    if (r == 0)
-        r = host->req_header(req, "Content-Type", type);
-    if (r == 0 && token)
-        r = host->req_header(req, "Authorization", bearer.text);
+        r = request_post(self->host, req, url.text, bearer, type, body->text, body->len);
     form_done(&url);
-    form_done(&bearer);
+    free(bearer);
     return r;
 }
 
@@ -161,21 +140,20 @@ static int ez_build(const void *arg, const struct provider_msg *msg, struct prov
 {
     const struct ez_self *self = arg;
     json_auto_t *body = NULL;
-    char *text;
+    struct form text = {0};
     int r;
 
-    if (!msg->token || (msg->sender && !sender_ok(msg->sender)))
+    if (!msg->token || (msg->sender && sender_kind(msg->sender) == SENDER_BAD))
         return -EINVAL;
     body = body_of(self, msg);
     if (!body)
         return -EINVAL;
-    text = json_text(body);
-    if (!text)
+    text.text = json_text(body);
+    if (!text.text)
         return -ENOMEM;
-    r = ez_request(self, req, "/api/message/sms/send-batch", "application/json", msg->token);
-    if (r == 0)
-        r = self->host->req_body(req, text, strlen(text));
-    free(text);
+    text.len = strlen(text.text);
+    r = ez_post(self, req, "/api/message/sms/send-batch", msg->token, "application/json", &text);
+    form_done(&text);
     return r;
 }
 
@@ -192,11 +170,7 @@ static int ez_login(const void *arg, int64_t now_ms, struct provider_req *req,
     (void)grant;
     form_add(&body, "email", self->email);
     form_add(&body, "password", self->password);
-    r = body.error;
-    if (r == 0)
-        r = ez_request(self, req, "/api/auth/login", "application/x-www-form-urlencoded", NULL);
-    if (r == 0)
-        r = self->host->req_body(req, body.text, body.len);
+    r = ez_post(self, req, "/api/auth/login", NULL, EZ_FORM, &body);
     form_done(&body);
     return r;
 }

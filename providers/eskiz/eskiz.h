@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "providers/kit/form.h"
 #include "providers/provider.h"
 
 enum { EZ_UTC_OFFSET_MIN = 300 }; /* the vendor writes Tashkent time */
@@ -38,8 +39,10 @@ enum ez_topic { EZ_TOPIC_OTHER = 0, EZ_TOPIC_SETUP, EZ_TOPIC_TEXT, EZ_TOPIC_NUMB
 /* The vendor has words, not codes, in Russian, Uzbek or English. -ENOMEM or an enum ez_topic. */
 int ez_topic(const char *words);
 
-/* POST with the token; `path` begins with a slash. */
-int ez_request(const struct ez_self *self, struct provider_req *req, const char *path,
-               const char *type, const char *token);
+#define EZ_FORM "application/x-www-form-urlencoded"
+
+/* A POST; `path` begins with a slash, `token` may be NULL. */
+int ez_post(const struct ez_self *self, struct provider_req *req, const char *path,
+            const char *token, const char *type, const struct form *body);
 
 #endif

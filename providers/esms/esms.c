@@ -11,6 +11,8 @@
 #include "providers/kit/callback.h"
 #include "providers/kit/form.h"
 #include "providers/kit/json.h"
+#include "providers/kit/request.h"
+#include "providers/kit/sender.h"
 #include "providers/kit/settings.h"
 #include "providers/kit/verdict.h"
 #include "providers/provider.h"
@@ -38,18 +40,6 @@ static void es_close(void *arg)
     free(self->from);
     free(self->sms_type);
     free(self);
-}
-
-static bool sender_ok(const char *sender)
-{
-    size_t len = strlen(sender);
-
-    if (strspn(sender, "0123456789") == len)
-        return len > 0 && len <= 15;
-    for (size_t i = 0; i < len; i++)
-        if (sender[i] < ' ' || sender[i] > '~')
-            return false;
-    return len <= 11; /* GSM 03.40 (H6) */
 }
 
 /* The keys travel in every body: in clear text they may only reach this machine. */
@@ -84,9 +74,8 @@ static void read_settings(struct es_self *self, struct settings *s)
     if (self->sms_type && strspn(self->sms_type, "0123456789") != strlen(self->sms_type))
         (void)settings_refuse(s, "sms_type", "\"2\" for one-time codes and customer care",
                               "must be digits");
-    if (self->from && !sender_ok(self->from))
-        (void)settings_refuse(s, "from", "your registered Brandname",
-                              "is longer than 11 characters or 15 digits, or not ASCII");
+    if (self->from && sender_kind(self->from) == SENDER_BAD)
+        (void)settings_refuse(s, "from", "your registered Brandname", "%s", SENDER_RULE);
     if (!self->from && self->sms_type && strcmp(self->sms_type, "8") != 0)
         (void)settings_refuse(s, "from", "your registered Brandname",
                               "is required unless sms_type is \"8\"");
@@ -163,30 +152,15 @@ static json_t *body_of(const struct es_self *self, const struct provider_msg *ms
 static int es_build(const void *arg, const struct provider_msg *msg, struct provider_req *req)
 {
     const struct es_self *self = arg;
-    const struct provider_host *host = self->host;
-    json_auto_t *body = NULL;
     struct form url = {0};
-    char *text;
     int r;
 
-    if (msg->sender && !sender_ok(msg->sender))
+    if (msg->sender && sender_kind(msg->sender) == SENDER_BAD)
         return -EINVAL;
-    body = body_of(self, msg);
-    if (!body)
-        return -EINVAL;
-    text = json_text(body);
     form_printf(&url, "%s/MainService.svc/json/SendMultipleMessage_V4_post_json/", self->url);
-    r = text ? url.error : -ENOMEM;
-    if (r == 0)
-        r = host->req_method(req, "POST");
-    if (r == 0)
-        r = host->req_url(req, url.text);
-    if (r == 0)
-        r = host->req_header(req, "Content-Type", "application/json");
-    if (r == 0)
-        r = host->req_body(req, text, strlen(text));
+    r = url.error ? url.error
+                  : request_post_json(self->host, req, url.text, NULL, body_of(self, msg));
     form_done(&url);
-    free(text);
     return r;
 }
 

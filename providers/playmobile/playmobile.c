@@ -11,8 +11,9 @@
 #include "providers/kit/callback.h"
 #include "providers/kit/form.h"
 #include "providers/kit/json.h"
+#include "providers/kit/request.h"
+#include "providers/kit/sender.h"
 #include "providers/kit/settings.h"
-#include "providers/kit/sign.h"
 #include "providers/kit/verdict.h"
 #include "providers/kit/when.h"
 #include "providers/provider.h"
@@ -45,35 +46,6 @@ static void pm_close(void *arg)
     free(self);
 }
 
-/* GSM 03.40: a name of at most 11 characters, or a number of at most 15 digits (H6). */
-static bool sender_ok(const char *sender)
-{
-    size_t len = strlen(sender);
-
-    if (strspn(sender, "0123456789") == len)
-        return len > 0 && len <= 15;
-    for (size_t i = 0; i < len; i++)
-        if (sender[i] < ' ' || sender[i] > '~')
-            return false;
-    return len <= 11;
-}
-
-/* RFC 7617. NULL: out of memory. */
-static char *basic(const char *login, const char *password)
-{
-    struct form pair = {0}, value = {0};
-    char *code = NULL;
-
-    form_printf(&pair, "%s:%s", login, password);
-    if (!pair.error)
-        code = sign_base64((const uint8_t *)pair.text, pair.len);
-    if (code)
-        form_printf(&value, "Basic %s", code);
-    free(code);
-    form_done(&pair);
-    return value.error ? NULL : value.text;
-}
-
 static int read_settings(struct pm_self *self, struct settings *s)
 {
     char *login = settings_text(s, "login", NULL);
@@ -90,10 +62,10 @@ static int read_settings(struct pm_self *self, struct settings *s)
     self->receipt_status = settings_text(s, "receipt_status", "status");
     if (login && strchr(login, ':'))
         (void)settings_refuse(s, "login", NULL, "cannot hold a colon");
-    if (self->from && !sender_ok(self->from))
-        (void)settings_refuse(s, "from", "your originator at PlayMobile, such as 3700",
-                              "is longer than 11 characters or 15 digits, or not ASCII");
-    if (login && password && !(self->authorization = basic(login, password)))
+    if (self->from && sender_kind(self->from) == SENDER_BAD)
+        (void)settings_refuse(s, "from", "your originator at PlayMobile, such as 3700", "%s",
+                              SENDER_RULE);
+    if (login && password && !(self->authorization = request_basic(login, password)))
         r = -ENOMEM;
     free(login);
     free(password);
@@ -191,16 +163,32 @@ static json_t *body_of(const struct pm_self *self, const struct provider_msg *ms
     return bad ? NULL : json_incref(body);
 }
 
+/* Without an Accept header: the answer is plain text, and whoever asks for JSON alone may be
+ * refused it after the message was taken. */
+static int fill(const struct pm_self *self, struct provider_req *req, const char *url,
+                const char *text)
+{
+    const struct provider_host *host = self->host;
+    int r = host->req_method(req, "POST");
+
+    if (r == 0)
+        r = host->req_url(req, url);
+    if (r == 0)
+        r = host->req_header(req, "Authorization", self->authorization);
+    if (r == 0)
+        r = host->req_header(req, "Content-Type", "application/json");
+    return r == 0 ? host->req_body(req, text, strlen(text)) : r;
+}
+
 static int pm_build(const void *arg, const struct provider_msg *msg, struct provider_req *req)
 {
     const struct pm_self *self = arg;
-    const struct provider_host *host = self->host;
     json_auto_t *body = NULL;
     struct form url = {0};
     char *text;
     int r;
 
-    if (msg->sender && !sender_ok(msg->sender))
+    if (msg->sender && sender_kind(msg->sender) == SENDER_BAD)
         return -EINVAL;
     body = body_of(self, msg);
     if (!body)
@@ -209,15 +197,7 @@ static int pm_build(const void *arg, const struct provider_msg *msg, struct prov
     form_printf(&url, "%s/broker-api/send", self->url);
     r = text ? url.error : -ENOMEM;
     if (r == 0)
-        r = host->req_method(req, "POST");
-    if (r == 0)
-        r = host->req_url(req, url.text);
-    if (r == 0)
-        r = host->req_header(req, "Content-Type", "application/json; charset=UTF-8");
-    if (r == 0)
-        r = host->req_header(req, "Authorization", self->authorization);
-    if (r == 0)
-        r = host->req_body(req, text, strlen(text));
+        r = fill(self, req, url.text, text);
     form_done(&url);
     free(text);
     return r;

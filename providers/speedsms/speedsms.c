@@ -10,8 +10,9 @@
 #include "providers/kit/callback.h"
 #include "providers/kit/form.h"
 #include "providers/kit/json.h"
+#include "providers/kit/request.h"
+#include "providers/kit/sender.h"
 #include "providers/kit/settings.h"
-#include "providers/kit/sign.h"
 #include "providers/kit/verdict.h"
 #include "providers/provider.h"
 
@@ -36,34 +37,6 @@ static void sp_close(void *arg)
     free(self);
 }
 
-static bool sender_ok(const char *sender)
-{
-    size_t len = strlen(sender);
-
-    if (strspn(sender, "0123456789") == len)
-        return len > 0 && len <= 15;
-    for (size_t i = 0; i < len; i++)
-        if (sender[i] < ' ' || sender[i] > '~')
-            return false;
-    return len <= 11; /* GSM 03.40 (H6) */
-}
-
-/* RFC 7617: the token is the user, "x" the password. NULL: out of memory. */
-static char *basic(const char *token)
-{
-    struct form pair = {0}, value = {0};
-    char *code = NULL;
-
-    form_printf(&pair, "%s:x", token);
-    if (!pair.error)
-        code = sign_base64((const uint8_t *)pair.text, pair.len);
-    if (code)
-        form_printf(&value, "Basic %s", code);
-    free(code);
-    form_done(&pair);
-    return value.error ? NULL : value.text;
-}
-
 static int read_settings(struct sp_self *self, struct settings *s)
 {
     char *token = settings_text(s, "access_token", NULL);
@@ -74,13 +47,12 @@ static int read_settings(struct sp_self *self, struct settings *s)
     self->from = settings_text(s, "from", "");
     if (token && strchr(token, ':'))
         (void)settings_refuse(s, "access_token", NULL, "cannot hold a colon");
-    if (self->from && !sender_ok(self->from))
-        (void)settings_refuse(s, "from", "your brand name at SpeedSMS",
-                              "is longer than 11 characters or 15 digits, or not ASCII");
+    if (self->from && sender_kind(self->from) == SENDER_BAD)
+        (void)settings_refuse(s, "from", "your brand name at SpeedSMS", "%s", SENDER_RULE);
     if (!self->from && self->sms_type == 3)
         (void)settings_refuse(s, "from", "your brand name at SpeedSMS",
                               "is required with sms_type 3");
-    if (token && !(self->authorization = basic(token)))
+    if (token && !(self->authorization = request_basic(token, "x")))
         r = -ENOMEM;
     free(token);
     return r;
@@ -138,32 +110,16 @@ static json_t *body_of(const struct sp_self *self, const struct provider_msg *ms
 static int sp_build(const void *arg, const struct provider_msg *msg, struct provider_req *req)
 {
     const struct sp_self *self = arg;
-    const struct provider_host *host = self->host;
-    json_auto_t *body = NULL;
     struct form url = {0};
-    char *text;
     int r;
 
-    if (msg->sender && !sender_ok(msg->sender))
+    if (msg->sender && sender_kind(msg->sender) == SENDER_BAD)
         return -EINVAL;
-    body = body_of(self, msg);
-    if (!body)
-        return -EINVAL;
-    text = json_text(body);
     form_printf(&url, "%s/sms/send", self->url);
-    r = text ? url.error : -ENOMEM;
-    if (r == 0)
-        r = host->req_method(req, "POST");
-    if (r == 0)
-        r = host->req_url(req, url.text);
-    if (r == 0)
-        r = host->req_header(req, "Content-Type", "application/json");
-    if (r == 0)
-        r = host->req_header(req, "Authorization", self->authorization);
-    if (r == 0)
-        r = host->req_body(req, text, strlen(text));
+    r = url.error
+            ? url.error
+            : request_post_json(self->host, req, url.text, self->authorization, body_of(self, msg));
     form_done(&url);
-    free(text);
     return r;
 }
 
