@@ -80,7 +80,7 @@ SELECT is(count(DISTINCT id)::int, 20000, 'twenty thousand ids differ')
 
 SELECT lives_ok('SELECT postrider.ensure_partitions(7)');
 SELECT is(postrider.ensure_partitions(7), 0, 'nothing to make the second time');
-SELECT is(postrider.ensure_partitions(9), 4, 'two more days, two tables');
+SELECT is(postrider.ensure_partitions(9), 10, 'two more days, five tables');
 SELECT is(postrider.ensure_partitions(9), 0, 'and no more');
 SELECT is(postrider.ensure_partitions(NULL), 0, 'without a number: at least tomorrow');
 SELECT is(count(*)::int, 11, 'yesterday to nine days from now')

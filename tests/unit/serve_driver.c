@@ -2,11 +2,13 @@
  * and for looking at the page.
  *
  *   serve_driver [--listen HOST:PORT] [--token T] [--connections N] [--per-address N]
- *                [--timeout S] [--body-max N] [--scene calm|storm|down|empty]
+ *                [--timeout S] [--request-s S] [--body-max N] [--bodies-max N]
+ *                [--scene calm|storm|down|empty]
  *
  * Prints {"port": N, "address": "..."} and serves until SIGTERM: / /metrics /healthz /readyz,
  * guarded /api/status, and POST /echo (guarded: gives the body back). GET /loops counts turns of
- * the loop. */
+ * the loop. GET or POST /later/NAME?ms=N answers after N ms with what it was asked; without ms,
+ * once GET /release is called. */
 #include <ev.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -24,6 +26,17 @@ struct driver {
     double began;
     const char *scene;
     uint64_t turns;
+    struct later *laters;
+};
+
+struct later {
+    struct later *next;
+    struct driver *d;
+    struct serve_later *answer;
+    ev_timer timer;
+    const char *path, *target;
+    const void *body;
+    size_t body_len;
 };
 
 /* ---- the made-up report ---- */
@@ -225,14 +238,97 @@ static void on_loops(void *arg, const struct serve_request *req, struct serve_re
         abort();
 }
 
+static void answer(struct later *l)
+{
+    struct serve_reply reply = {.status = 200};
+    char *body = NULL;
+    int n = asprintf(&body, "%s %s %.*s", l->path, l->target, (int)l->body_len,
+                     l->body_len ? (const char *)l->body : "");
+
+    if (n < 0)
+        abort();
+    reply.body = body;
+    reply.body_len = (size_t)n;
+    serve_answer(l->answer, &reply);
+    free(l);
+}
+
+static void on_late(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)loop;
+    (void)events;
+    answer(w->data);
+}
+
+static void on_lost(void *arg)
+{
+    struct later *l = arg;
+
+    ev_timer_stop(l->d->loop, &l->timer);
+    free(l);
+}
+
+static void on_later(void *arg, const struct serve_request *req, struct serve_reply *reply)
+{
+    const char *ms = serve_query(req, "ms");
+    struct driver *d = arg;
+    struct later *l = calloc(1, sizeof(*l));
+
+    (void)reply;
+    if (!l)
+        abort();
+    *l = (struct later){.d = d,
+                        .path = req->path,
+                        .target = req->target,
+                        .body = req->body,
+                        .body_len = req->body_len};
+    ev_timer_init(&l->timer, on_late, ms ? (double)strtoul(ms, NULL, 10) / 1000 : 0., 0.);
+    l->timer.data = l;
+    l->answer = serve_defer(req, ms ? on_lost : NULL, l);
+    if (ms) {
+        ev_timer_start(d->loop, &l->timer);
+    } else {
+        l->next = d->laters;
+        d->laters = l;
+    }
+}
+
+static void on_release(struct ev_loop *loop, ev_timer *w, int events)
+{
+    struct driver *d = w->data;
+
+    (void)loop;
+    (void)events;
+    while (d->laters) {
+        struct later *l = d->laters;
+
+        d->laters = l->next;
+        answer(l);
+    }
+}
+
+static void on_let_go(void *arg, const struct serve_request *req, struct serve_reply *reply)
+{
+    static ev_timer timer;
+    struct driver *d = arg;
+
+    (void)req;
+    ev_timer_init(&timer, on_release, 0., 0.);
+    timer.data = d;
+    ev_timer_start(d->loop, &timer);
+    reply->status = 200;
+}
+
 static const struct serve_route routes[] = {
-    {"/", SERVE_GET, false, on_page},
-    {"/metrics", SERVE_GET, false, on_metrics},
-    {"/healthz", SERVE_GET, false, on_health},
-    {"/readyz", SERVE_GET, false, on_health},
-    {"/api/status", SERVE_GET, true, on_status},
-    {"/echo", SERVE_POST, true, on_echo},
-    {"/loops", SERVE_GET, false, on_loops},
+    {"/", SERVE_GET, false, on_page, 0},
+    {"/metrics", SERVE_GET, false, on_metrics, 0},
+    {"/healthz", SERVE_GET, false, on_health, 0},
+    {"/readyz", SERVE_GET, false, on_health, 0},
+    {"/api/status", SERVE_GET, true, on_status, 0},
+    {"/echo", SERVE_POST, true, on_echo, 0},
+    {"/loops", SERVE_GET, false, on_loops, 0},
+    {"/later/", SERVE_GET | SERVE_POST, false, on_later, 5000},
+    {"/release", SERVE_GET, false, on_let_go, 0},
 };
 
 /* ---- life ---- */
@@ -263,7 +359,9 @@ static int options(int argc, char **argv, struct serve_options *opt, struct driv
                                           {"connections", required_argument, NULL, 'c'},
                                           {"per-address", required_argument, NULL, 'p'},
                                           {"timeout", required_argument, NULL, 's'},
+                                          {"request-s", required_argument, NULL, 'r'},
                                           {"body-max", required_argument, NULL, 'b'},
+                                          {"bodies-max", required_argument, NULL, 'B'},
                                           {"scene", required_argument, NULL, 'n'},
                                           {NULL, 0, NULL, 0}};
     int c;
@@ -284,6 +382,12 @@ static int options(int argc, char **argv, struct serve_options *opt, struct driv
             break;
         case 's':
             opt->timeout_s = number(optarg);
+            break;
+        case 'r':
+            opt->request_s = number(optarg);
+            break;
+        case 'B':
+            opt->bodies_max = number(optarg);
             break;
         case 'b':
             opt->body_max = number(optarg);

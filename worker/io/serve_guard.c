@@ -8,9 +8,7 @@
 #include "worker/io/serve.h"
 #include "worker/io/serve_internal.h"
 
-/* Takes as long for a wrong token as for a right one; the time tells the length of what was
- * offered, not what was wanted. */
-static bool token_equal(const char *wanted, const char *offered)
+bool serve_secret_equal(const char *wanted, const char *offered)
 {
     size_t wanted_len = strlen(wanted), len = strlen(offered);
     volatile unsigned char differ = wanted_len != len;
@@ -26,11 +24,11 @@ static bool token_offered(const char *token, struct MHD_Connection *c, unsigned 
     const char *cookie;
 
     if (auth && strncasecmp(auth, "Bearer ", 7) == 0)
-        return token_equal(token, auth + 7 + strspn(auth + 7, " "));
+        return serve_secret_equal(token, auth + 7 + strspn(auth + 7, " "));
     if (method != SERVE_GET)
         return false;
     cookie = MHD_lookup_connection_value(c, MHD_COOKIE_KIND, "postrider_token");
-    return cookie && token_equal(token, cookie);
+    return cookie && serve_secret_equal(token, cookie);
 }
 
 static bool in_loopback_net(const void *v4)
