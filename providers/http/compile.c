@@ -11,15 +11,24 @@
 static const struct {
     const char *name;
     enum hp_field field;
+    bool asking; /* known in a look-up alone */
 } fields[] = {
-    {"recipient", HP_FIELD_RECIPIENT},
-    {"recipient_digits", HP_FIELD_RECIPIENT_DIGITS},
-    {"body", HP_FIELD_BODY},
-    {"key", HP_FIELD_KEY},
-    {"kind", HP_FIELD_KIND},
-    {"sender", HP_FIELD_SENDER},
-    {"created_ms", HP_FIELD_CREATED_MS},
-    {"expires_ms", HP_FIELD_EXPIRES_MS},
+    {"recipient", HP_FIELD_RECIPIENT, false},
+    {"recipient_digits", HP_FIELD_RECIPIENT_DIGITS, false},
+    {"body", HP_FIELD_BODY, false},
+    {"key", HP_FIELD_KEY, false},
+    {"id", HP_FIELD_ID, false},
+    {"kind", HP_FIELD_KIND, false},
+    {"sender", HP_FIELD_SENDER, false},
+    {"created_ms", HP_FIELD_CREATED_MS, false},
+    {"expires_ms", HP_FIELD_EXPIRES_MS, false},
+    {"validity_s", HP_FIELD_VALIDITY_S, false},
+    {"callback_url", HP_FIELD_CALLBACK_URL, false},
+    {"vendor_id", HP_FIELD_VENDOR_ID, true},
+    {"from_ms", HP_FIELD_FROM_MS, true},
+    {"to_ms", HP_FIELD_TO_MS, true},
+    {"from_time", HP_FIELD_FROM_TIME, true},
+    {"to_time", HP_FIELD_TO_TIME, true},
 };
 static const char meta_prefix[] = "meta.";
 
@@ -91,13 +100,14 @@ static int refuse_unknown(const struct hp_open *open, const char *setting, const
 
     near_init(&near, name);
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-        near_try(&near, fields[i].name);
+        if (open->asking || !fields[i].asking)
+            near_try(&near, fields[i].name);
     if (near_best(&near) && asprintf(&cure, "did you mean {{%s}}?", near_best(&near)) < 0)
         cure = NULL;
     r = hp_refuse(open, setting,
                   cure ? cure
-                       : "known are recipient, recipient_digits, body, key, kind, sender, "
-                         "created_ms, expires_ms and meta.NAME",
+                       : "known are recipient, recipient_digits, body, key, id, kind, sender, "
+                         "created_ms, expires_ms, validity_s, callback_url and meta.NAME",
                   "unknown placeholder {{%s}}", name);
     free(cure);
     return r;
@@ -108,7 +118,7 @@ static int look_up(const struct hp_open *open, const char *setting, const char *
 {
     *ret_meta = NULL;
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-        if (strcmp(fields[i].name, name) == 0) {
+        if ((open->asking || !fields[i].asking) && strcmp(fields[i].name, name) == 0) {
             *ret_field = fields[i].field;
             return 0;
         }
@@ -148,8 +158,7 @@ static int add_value(struct hp_template *t, const struct hp_open *open, const ch
     p->field = field;
     p->form = form;
     p->meta = meta;
-    t->has_key |= field == HP_FIELD_KEY;
-    t->has_meta |= field == HP_FIELD_META;
+    t->uses |= 1u << field;
     return 0;
 }
 

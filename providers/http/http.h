@@ -17,11 +17,30 @@
 struct hp_open {
     const struct provider_host *host;
     struct provider_report *report;
+    bool asking; /* compiling a look-up: placeholders of the question are known */
 };
 
 /* Tells the host and returns -EINVAL. `cure` may be NULL. */
 int hp_refuse(const struct hp_open *open, const char *setting, const char *cure, const char *fmt,
               ...) __attribute__((format(printf, 4, 5)));
+
+/* Checked access. `path` names the setting in a refusal, "" stands for the settings themselves.
+ * Each returns 0 or what hp_refuse did; *ret is NULL where the member is absent. */
+enum { HP_STATUS_MIN = 200, HP_STATUS_MAX = 599 };
+int hp_check_keys(const struct hp_open *open, const char *path, const json_t *object,
+                  const char *const *known);
+int hp_get_string(const struct hp_open *open, const char *path, const json_t *object,
+                  const char *key, const char **ret);
+int hp_get_pointer(const struct hp_open *open, const char *path, const json_t *object,
+                   const char *key, const char **ret);
+int hp_get_int(const struct hp_open *open, const char *path, const json_t *value, int64_t min,
+               int64_t max, int64_t *ret);
+int hp_get_bool(const struct hp_open *open, const char *path, const json_t *object, const char *key,
+                bool *io);
+int hp_check_status(const struct hp_open *open, const char *path, const json_t *value, int max);
+/* {"status": 200 | [200, 202], "match": {...}} with members `known`. */
+int hp_check_rule(const struct hp_open *open, const char *path, const json_t *rule,
+                  const char *const *known, int max);
 
 /* ---- templates ------------------------------------------------------------------------------ */
 
@@ -35,7 +54,16 @@ enum hp_field {
     HP_FIELD_SENDER,
     HP_FIELD_CREATED_MS,
     HP_FIELD_EXPIRES_MS,
+    HP_FIELD_VALIDITY_S,
+    HP_FIELD_ID,
+    HP_FIELD_CALLBACK_URL,
     HP_FIELD_META, /* with a name */
+    /* of a question, in a look-up alone */
+    HP_FIELD_VENDOR_ID,
+    HP_FIELD_FROM_MS,
+    HP_FIELD_TO_MS,
+    HP_FIELD_FROM_TIME,
+    HP_FIELD_TO_TIME,
 };
 
 /* How a value is written where it stands. */
@@ -65,9 +93,13 @@ struct hp_template {
     size_t count;
     size_t barrier; /* literals before this piece are not continued: a skip ends here */
     char separator; /* between members: ',' or '&' */
-    bool has_key;   /* {{key}} occurs */
-    bool has_meta;
+    uint32_t uses;  /* which fields occur, a bit each */
 };
+
+static inline bool hp_uses(const struct hp_template *t, enum hp_field field)
+{
+    return t->uses >> field & 1;
+}
 
 void hp_template_done(struct hp_template *t);
 
@@ -81,7 +113,8 @@ int hp_template_form(struct hp_template *t, const struct hp_open *open, const ch
 
 struct hp_values {
     const struct provider_msg *msg;
-    json_t *meta; /* object or NULL */
+    json_t *meta;                         /* object or NULL */
+    const struct provider_question *asks; /* NULL unless asking */
 };
 
 /* Growing text; `error` is sticky. Always NUL-terminated once something was added. */
@@ -120,6 +153,46 @@ enum hp_list {
     HP_LIST_MAX_,
 };
 
+/* A look-up. Pointers lead into the reply, or into an entry of its list. */
+struct hp_ask {
+    uint32_t kind; /* enum provider_ask; NONE: not set */
+    const char *method;
+    struct hp_template url;
+    const json_t *found, *not_found, *refused; /* rules, the last two may be NULL */
+    const char *list, *next;                   /* NULL: one message, one page */
+    const char *cursor;                        /* name of the parameter `next` is sent back in */
+    const char *id, *key, *recipient, *text, *time;
+    int64_t full; /* an array as long as this may have been cut; 0: none is */
+    int64_t delay_ms, window_ms, per_minute;
+    bool absence_proves;
+};
+
+enum hp_scheme { HP_UNSIGNED = 0, HP_HMAC_SHA1, HP_HMAC_SHA256, HP_STANDARD_WEBHOOKS };
+
+struct hp_secret {
+    uint8_t *data;
+    size_t len;
+};
+
+/* Callbacks. A name that begins with / is a JSON pointer into the body, or into an entry of its
+ * list; any other is a parameter, of the form or else of the query. NULL: not set. */
+struct hp_receipt {
+    bool on;
+    const char *list;
+    const char *ref, *id, *status, *code, *time;
+    const json_t *statuses; /* the vendor's word → ours */
+    const char *from, *to, *text, *inbound_id;
+    enum hp_scheme scheme;
+    const char *header, *prefix; /* header in lower case: owned, below */
+    char *header_lower;
+    bool base64;
+    struct hp_secret *secrets;
+    size_t secrets_n;
+    int64_t tolerance_ms;
+    int64_t answer_status;
+    const char *answer_type, *answer_body;
+};
+
 struct hp_self {
     const struct provider_host *host;
     json_t *settings; /* everything below that is json_t or const char * lies in here */
@@ -137,23 +210,59 @@ struct hp_self {
     const json_t *accepted;  /* rule */
     const char *id;          /* JSON pointer, NULL: there is none */
     bool id_optional;
+    bool key_quoted;                   /* the key's headers are structured fields: "KEY" */
     const char *error, *detail;        /* JSON pointers or NULL */
     const json_t *lists[HP_LIST_MAX_]; /* arrays of numbers and rules, or NULL */
     int64_t worst_answer_ms;
+    struct hp_ask ask;
+    struct hp_receipt receipt;
 };
 
 extern const char *const hp_list_names[HP_LIST_MAX_];
 
 /* Fills *self (zeroed, with host) from its settings. */
 int hp_settings_read(struct hp_self *self, const struct hp_open *open);
+int hp_ask_read(struct hp_self *self, const struct hp_open *open);
+int hp_receipt_read(struct hp_self *self, const struct hp_open *open);
+void hp_receipt_done(struct hp_receipt *receipt);
+
+/* A URL whose host is fixed; placeholders may stand in its path and query. */
+int hp_read_url(const struct hp_open *open, const char *setting, const char *text,
+                struct hp_template *ret);
+bool hp_is_token(const char *s);
+
+/* Whether a message's own request has this placeholder anywhere. */
+bool hp_sends(const struct hp_self *self, enum hp_field field);
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+int hp_build_url(const struct hp_self *self, const struct hp_template *url,
+                 const struct hp_values *values, struct provider_req *req);
+/* The settings' headers, those with the key left out when `asking`. */
+int hp_build_headers(const struct hp_self *self, const struct hp_values *values, bool asking,
+                     struct provider_req *req);
+/* Reads msg->meta_json into *ret where a template wants it. 0 or -EINVAL. */
+int hp_read_meta(const struct hp_self *self, const struct provider_msg *msg, json_t **ret);
 
 /* ---- judgement ------------------------------------------------------------------------------ */
 
 /* RFC 6901. NULL when the document has no such place. */
 bool hp_pointer_ok(const char *pointer);
-json_t *hp_pointer_get(json_t *document, const char *pointer);
+json_t *hp_pointer_get(const json_t *document, const char *pointer);
+/* A string or whole number there, digits in `digits`; false when there is none, or it is empty. */
+bool hp_text_at(const json_t *document, const char *pointer, char digits[static 24],
+                const char **ret_text, size_t *ret_len);
+bool hp_rule_matches(const json_t *rule, int status, const json_t *body);
+/* The reply's body as JSON, NULL when it is not. */
+json_t *hp_read_json(const char *body, size_t len);
 
 int hp_judge(const struct hp_self *self, const struct provider_reply *reply,
              struct provider_verdict *verdict);
+int hp_ask(const struct hp_self *self, const struct provider_question *q, struct provider_req *req);
+int hp_ask_judge(const struct hp_self *self, const struct provider_question *q,
+                 const struct provider_reply *reply, struct provider_answer *answer);
+int hp_receive(const struct hp_self *self, const struct provider_callback *cb,
+               struct provider_events *out);
+bool hp_signature_ok(const struct hp_receipt *r, const struct provider_callback *cb);
 
 #endif

@@ -1,67 +1,13 @@
 /* What a reply proves. Order: an incomplete reply proves nothing; rules that look into the
  * body; acceptance; bare statuses from the settings; then what HTTP itself says. */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "providers/http/http.h"
-
-/* ---- JSON pointer (RFC 6901) ---------------------------------------------------------------- */
-
-bool hp_pointer_ok(const char *pointer)
-{
-    if (*pointer != '\0' && *pointer != '/')
-        return false;
-    for (const char *p = strchr(pointer, '~'); p; p = strchr(p + 1, '~'))
-        if (p[1] != '0' && p[1] != '1')
-            return false;
-    return true;
-}
-
-/* "~1" is a slash, "~0" a tilde. In place: the result is never longer. */
-static void unescape(char *token)
-{
-    char *to = token;
-
-    for (const char *from = token; *from; from++) {
-        *to = *from;
-        if (from[0] == '~' && from[1]) {
-            *to = from[1] == '1' ? '/' : '~';
-            from++;
-        }
-        to++;
-    }
-    *to = '\0';
-}
-
-static json_t *array_member(json_t *array, const char *token)
-{
-    size_t len = strlen(token);
-
-    if (len == 0 || len > 9 || strspn(token, "0123456789") != len || (*token == '0' && len > 1))
-        return NULL;
-    return json_array_get(array, strtoul(token, NULL, 10));
-}
-
-json_t *hp_pointer_get(json_t *document, const char *pointer)
-{
-    json_t *at = document;
-
-    while (at && *pointer == '/') {
-        size_t len = strcspn(++pointer, "/");
-        char *token = strndup(pointer, len);
-
-        if (!token)
-            return NULL; /* as if it were not there: the outcome stays unproven */
-        unescape(token);
-        at = json_is_array(at) ? array_member(at, token) : json_object_get(at, token);
-        free(token);
-        pointer += len;
-    }
-    return at;
-}
+#include "providers/kit/callback.h"
 
 /* ---- rules ---------------------------------------------------------------------------------- */
 
@@ -98,17 +44,22 @@ static bool value_matches(const json_t *found, const json_t *wanted)
     return false;
 }
 
-static bool rule_matches(const struct reading *r, const json_t *rule)
+bool hp_rule_matches(const json_t *rule, int status, const json_t *body)
 {
     const char *pointer;
     json_t *wanted;
 
-    if (!status_in(json_object_get(rule, "status"), r->reply->status))
+    if (!status_in(json_object_get(rule, "status"), status))
         return false;
     json_object_foreach (json_object_get(rule, "match"), pointer, wanted)
-        if (!value_matches(hp_pointer_get(r->body, pointer), wanted))
+        if (!value_matches(hp_pointer_get(body, pointer), wanted))
             return false;
     return true;
+}
+
+static bool rule_matches(const struct reading *r, const json_t *rule)
+{
+    return hp_rule_matches(rule, r->reply->status, r->body);
 }
 
 static bool any_rule_matches(const struct reading *r, const json_t *list)
@@ -132,24 +83,6 @@ static enum provider_outcome list_outcome(enum hp_list list)
 
 /* ---- words ---------------------------------------------------------------------------------- */
 
-/* Strings and whole numbers; true when there was something. */
-static bool text_at(json_t *document, const char *pointer, char digits[static 24],
-                    const char **ret_text, size_t *ret_len)
-{
-    const json_t *value = pointer ? hp_pointer_get(document, pointer) : NULL;
-
-    if (json_is_string(value)) {
-        *ret_text = json_string_value(value);
-        *ret_len = json_string_length(value);
-    } else if (json_is_integer(value)) {
-        *ret_text = digits;
-        *ret_len = (size_t)snprintf(digits, 24, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    } else {
-        return false;
-    }
-    return *ret_len > 0;
-}
-
 static int say(const struct reading *r, const char *why)
 {
     char *text = NULL;
@@ -158,6 +91,16 @@ static int say(const struct reading *r, const char *why)
 
     free(text);
     return result;
+}
+
+/* RFC 9457: its title is a sentence about the kind of problem, never about this message. */
+static const char *problem_title(const struct reading *r)
+{
+    const char *type = reply_header(r->reply, "content-type");
+
+    if (!type || strncasecmp(type, "application/problem+json", 24) != 0)
+        return NULL;
+    return json_string_value(json_object_get(r->body, "title"));
 }
 
 /* The vendor's code and words; without words only what we know: the body may repeat the
@@ -170,13 +113,14 @@ static int tell_error(const struct reading *r)
     size_t len;
     int result = 0;
 
-    if (text_at(r->body, self->error, digits, &text, &len))
+    if (hp_text_at(r->body, self->error, digits, &text, &len))
         result = self->host->verdict_code(r->verdict, text, len);
     if (result < 0)
         return result;
-    if (text_at(r->body, self->detail, digits, &text, &len))
+    if (hp_text_at(r->body, self->detail, digits, &text, &len))
         return self->host->verdict_detail(r->verdict, text, len);
-    return say(r, r->body ? "a JSON answer" : "the answer is not JSON");
+    text = problem_title(r);
+    return say(r, text ? text : r->body ? "a JSON answer" : "the answer is not JSON");
 }
 
 /* ---- verdicts ------------------------------------------------------------------------------- */
@@ -190,7 +134,7 @@ static int accept_with(const struct reading *r, const char *id_pointer, bool opt
     int result = -EINVAL;
 
     /* Zero and below are how vendors write "none". */
-    if (text_at(r->body, id_pointer, digits, &id, &len) && *id != '-' && strcmp(id, "0") != 0)
+    if (hp_text_at(r->body, id_pointer, digits, &id, &len) && *id != '-' && strcmp(id, "0") != 0)
         result = host->verdict_id(r->verdict, id, len);
     if (result == -ENOMEM)
         return result;
@@ -245,6 +189,36 @@ static enum provider_outcome status_outcome(const struct hp_self *self, int stat
     }
 }
 
+static bool about_key(const struct reading *r)
+{
+    static const char *const members[] = {"type", "title", "detail"};
+
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+        const char *text = json_string_value(json_object_get(r->body, members[i]));
+
+        if (text && strcasestr(text, "idempoten"))
+            return true;
+    }
+    return false;
+}
+
+/* draft-ietf-httpapi-idempotency-key-header: with a problem document the vendor says whether the
+ * key was the trouble. A key it misses (400) is our set-up; one it saw under another body (422)
+ * means that an earlier try may have been taken; a 422 about anything else is about the message.
+ * 409 stays unknown: an earlier try is being worked on, and the same key is tried again. */
+static enum provider_outcome problem_outcome(const struct reading *r, enum provider_outcome plain)
+{
+    bool keyed = r->self->dedup_window_ms > 0 || r->self->key_header;
+
+    if (!keyed || !problem_title(r))
+        return plain;
+    if (r->reply->status == 400)
+        return about_key(r) ? PROVIDER_HELD : plain;
+    if (r->reply->status == 422)
+        return about_key(r) ? PROVIDER_UNKNOWN : PROVIDER_REJECTED;
+    return plain;
+}
+
 static int judge_by_list(const struct reading *r, enum hp_list list)
 {
     if (list == HP_OPTED_OUT)
@@ -266,17 +240,7 @@ static int judge_read(const struct reading *r)
     for (int i = 0; i < HP_LIST_MAX_; i++)
         if (status_in(self->lists[i], r->reply->status))
             return judge_by_list(r, (enum hp_list)i);
-    return judge_as(r, status_outcome(self, r->reply->status));
-}
-
-/* A byte order mark is no part of the text, but some vendors send one. */
-static json_t *read_json(const struct provider_reply *reply)
-{
-    size_t skip = reply->body_len >= 3 && memcmp(reply->body, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-
-    if (!reply->body || reply->body_len == skip)
-        return NULL;
-    return json_loadb(reply->body + skip, reply->body_len - skip, JSON_DECODE_ANY, NULL);
+    return judge_as(r, problem_outcome(r, status_outcome(self, r->reply->status)));
 }
 
 int hp_judge(const struct hp_self *self, const struct provider_reply *reply,
@@ -289,7 +253,7 @@ int hp_judge(const struct hp_self *self, const struct provider_reply *reply,
         self->host->verdict(verdict, PROVIDER_UNKNOWN);
         return say(&r, "the answer broke off");
     }
-    r.body = read_json(reply);
+    r.body = hp_read_json(reply->body, reply->body_len);
     result = judge_read(&r);
     json_decref(r.body);
     return result;

@@ -1,17 +1,13 @@
 /* Reads "settings". Whatever is odd is refused: a typing mistake here costs money later. */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "providers/http/http.h"
-#include "worker/core/near.h"
 
 enum {
-    STATUS_MIN = 200,
-    STATUS_MAX = 599,
     WINDOW_MAX_S = 31536000,
     WORST_MAX_MS = 600000,
 };
@@ -22,147 +18,15 @@ const char *const hp_list_names[HP_LIST_MAX_] = {
 };
 
 static const char *const top_keys[] = {
-    "url",      "method",          "headers",  "body",      "encoding", "dedup",     "key_header",
-    "accepted", "opted_out",       "rejected", "throttled", "held",     "not_taken", "error",
-    "detail",   "worst_answer_ms", NULL};
+    "url",      "method",          "headers",    "body",      "encoding", "dedup",     "key_header",
+    "accepted", "opted_out",       "rejected",   "throttled", "held",     "not_taken", "error",
+    "detail",   "worst_answer_ms", "key_quoted", "ask",       "receipt",  NULL};
 static const char *const accepted_keys[] = {"status", "match", "id", "id_optional", NULL};
 static const char *const dedup_keys[] = {"header", "window_s", "duplicate", NULL};
 static const char *const duplicate_keys[] = {"status", "match", "id", NULL};
 static const char *const rule_keys[] = {"status", "match", NULL};
 
-int hp_refuse(const struct hp_open *open, const char *setting, const char *cure, const char *fmt,
-              ...)
-{
-    char *why = NULL;
-    va_list ap;
-
-    va_start(ap, fmt);
-    if (vasprintf(&why, fmt, ap) < 0)
-        why = NULL;
-    va_end(ap);
-    open->host->refuse(open->report, setting, why ? why : "refused", cure);
-    free(why);
-    return -EINVAL;
-}
-
-/* ---- checked access ------------------------------------------------------------------------- */
-
-/* `path` is "" for the settings themselves. */
-static int check_keys(const struct hp_open *open, const char *path, const json_t *object,
-                      const char *const *known)
-{
-    const char *key;
-    json_t *value;
-
-    json_object_foreach ((json_t *)object, key, value) {
-        const char *const *k = known;
-        struct near near;
-        char *cure = NULL;
-
-        while (*k && strcmp(*k, key) != 0)
-            k++;
-        if (*k)
-            continue;
-        near_init(&near, key);
-        for (k = known; *k; k++)
-            near_try(&near, *k);
-        if (near_best(&near) && asprintf(&cure, "did you mean \"%s\"?", near_best(&near)) < 0)
-            cure = NULL;
-        hp_refuse(open, path, cure, "unknown key \"%s\"", key);
-        free(cure);
-        return -EINVAL;
-    }
-    return 0;
-}
-
-/* A string that is not empty, or NULL when absent. */
-static int get_string(const struct hp_open *open, const char *path, const json_t *object,
-                      const char *key, const char **ret)
-{
-    const json_t *value = json_object_get(object, key);
-
-    *ret = NULL;
-    if (!value)
-        return 0;
-    if (!json_is_string(value) || json_string_length(value) == 0)
-        return hp_refuse(open, path, NULL, "must be a string that is not empty");
-    *ret = json_string_value(value);
-    return 0;
-}
-
-static int get_pointer(const struct hp_open *open, const char *path, const json_t *object,
-                       const char *key, const char **ret)
-{
-    const json_t *value = json_object_get(object, key);
-
-    *ret = NULL;
-    if (!value)
-        return 0;
-    if (!json_is_string(value) || !hp_pointer_ok(json_string_value(value)))
-        return hp_refuse(open, path, "write \"/id\" for the member \"id\" of the reply",
-                         "must be a JSON pointer");
-    *ret = json_string_value(value);
-    return 0;
-}
-
-static int get_int(const struct hp_open *open, const char *path, const json_t *value, int64_t min,
-                   int64_t max, int64_t *ret)
-{
-    *ret = json_integer_value(value);
-    if (json_is_integer(value) && *ret >= min && *ret <= max)
-        return 0;
-    return hp_refuse(open, path, NULL, "must be a whole number from %lld to %lld", (long long)min,
-                     (long long)max);
-}
-
 /* ---- rules ---------------------------------------------------------------------------------- */
-
-static int check_status(const struct hp_open *open, const char *path, const json_t *value, int max)
-{
-    json_int_t status = json_integer_value(value);
-
-    if (json_is_integer(value) && status >= STATUS_MIN && status <= max)
-        return 0;
-    return hp_refuse(open, path, NULL, "a status is a whole number from %d to %d", STATUS_MIN, max);
-}
-
-static int check_match(const struct hp_open *open, const char *path, const json_t *match)
-{
-    const char *pointer;
-    json_t *value;
-
-    if (!match)
-        return 0;
-    if (!json_is_object(match) || json_object_size(match) == 0)
-        return hp_refuse(open, path, "write {\"/code\": 0}",
-                         "match must be an object of JSON pointers and values");
-    json_object_foreach ((json_t *)match, pointer, value)
-        if (!hp_pointer_ok(pointer))
-            return hp_refuse(open, path, "write {\"/code\": 0}",
-                             "match: \"%s\" is not a JSON pointer", pointer);
-    return 0;
-}
-
-/* {"status": 200 | [200, 202], "match": {...}}. */
-static int check_rule(const struct hp_open *open, const char *path, const json_t *rule,
-                      const char *const *known, int max)
-{
-    const json_t *status = json_object_get(rule, "status");
-    int r;
-
-    if (!json_is_object(rule))
-        return hp_refuse(open, path, NULL, "must be an object with \"status\"");
-    r = check_keys(open, path, rule, known);
-    if (r < 0)
-        return r;
-    if (json_is_integer(status))
-        r = check_status(open, path, status, max);
-    else if (!json_is_array(status) || json_array_size(status) == 0)
-        r = hp_refuse(open, path, NULL, "\"status\" must be a status or a list of them");
-    for (size_t i = 0; i < json_array_size(status) && r == 0; i++)
-        r = check_status(open, path, json_array_get(status, i), max);
-    return r < 0 ? r : check_match(open, path, json_object_get(rule, "match"));
-}
 
 static bool in_list(const json_t *list, json_int_t status)
 {
@@ -209,10 +73,10 @@ static int read_list(struct hp_self *self, const struct hp_open *open, enum hp_l
         const json_t *item = json_array_get(array, i);
 
         if (!json_is_integer(item)) {
-            r = check_rule(open, name, item, rule_keys, STATUS_MAX);
+            r = hp_check_rule(open, name, item, rule_keys, HP_STATUS_MAX);
             continue;
         }
-        r = check_status(open, name, item, STATUS_MAX);
+        r = hp_check_status(open, name, item, HP_STATUS_MAX);
         if (r == 0)
             r = check_claimed(self, open, list, json_integer_value(item));
     }
@@ -222,22 +86,21 @@ static int read_list(struct hp_self *self, const struct hp_open *open, enum hp_l
 
 static int read_accepted(struct hp_self *self, const struct hp_open *open)
 {
-    const json_t *rule = json_object_get(self->settings, "accepted"), *optional;
+    const json_t *rule = json_object_get(self->settings, "accepted");
     int r;
 
     if (!rule)
         return hp_refuse(open, "accepted", "write {\"status\": [200], \"id\": \"/id\"}",
                          "is missing: how does the vendor say that it took a message?");
-    r = check_rule(open, "accepted", rule, accepted_keys, 299);
+    r = hp_check_rule(open, "accepted", rule, accepted_keys, 299);
     if (r == 0)
-        r = get_pointer(open, "accepted.id", rule, "id", &self->id);
+        r = hp_get_pointer(open, "accepted.id", rule, "id", &self->id);
     if (r < 0)
         return r;
-    optional = json_object_get(rule, "id_optional");
-    if (optional && !json_is_boolean(optional))
-        return hp_refuse(open, "accepted.id_optional", NULL, "must be true or false");
+    r = hp_get_bool(open, "accepted.id_optional", rule, "id_optional", &self->id_optional);
+    if (r < 0)
+        return r;
     self->accepted = rule;
-    self->id_optional = json_is_true(optional);
     if (!self->id && !self->id_optional)
         return hp_refuse(open, "accepted.id",
                          "say where the vendor's id is, or that there may be none: "
@@ -248,7 +111,7 @@ static int read_accepted(struct hp_self *self, const struct hp_open *open)
 
 /* ---- request -------------------------------------------------------------------------------- */
 
-static bool is_token(const char *s)
+bool hp_is_token(const char *s)
 {
     size_t len = strlen(s);
 
@@ -264,31 +127,38 @@ static bool is_url_text(const char *text)
     return true;
 }
 
-/* The host of the URL is fixed: a message must not choose where it goes. */
-static int read_url(struct hp_self *self, const struct hp_open *open)
+/* A message must not choose where it goes. */
+int hp_read_url(const struct hp_open *open, const char *setting, const char *text,
+                struct hp_template *ret)
 {
-    const char *url, *rest, *placeholder;
-    int r = get_string(open, "url", self->settings, "url", &url);
+    const char *rest, *placeholder;
+    int r;
 
-    if (r < 0)
-        return r;
-    if (!url)
-        return hp_refuse(open, "url", NULL, "is missing");
-    if (strncasecmp(url, "http://", 7) == 0)
-        rest = url + 7;
-    else if (strncasecmp(url, "https://", 8) == 0)
-        rest = url + 8;
+    if (!text)
+        return hp_refuse(open, setting, NULL, "is missing");
+    if (strncasecmp(text, "http://", 7) == 0)
+        rest = text + 7;
+    else if (strncasecmp(text, "https://", 8) == 0)
+        rest = text + 8;
     else
-        return hp_refuse(open, "url", NULL, "must begin with http:// or https://");
+        return hp_refuse(open, setting, NULL, "must begin with http:// or https://");
     placeholder = strstr(rest, "{{");
     if (strcspn(rest, "/?#") == 0 || (placeholder && placeholder < rest + strcspn(rest, "/?#")))
-        return hp_refuse(open, "url", "placeholders may stand in the path and the query",
+        return hp_refuse(open, setting, "placeholders may stand in the path and the query",
                          "the host is missing or holds a placeholder");
-    r = hp_template_text(&self->url, open, "url", url, HP_PERCENT);
-    for (size_t i = 0; i < self->url.count && r == 0; i++)
-        if (self->url.pieces[i].kind == HP_LITERAL && !is_url_text(self->url.pieces[i].text))
-            r = hp_refuse(open, "url", "percent-encode it", "holds a byte a URL cannot hold");
+    r = hp_template_text(ret, open, setting, text, HP_PERCENT);
+    for (size_t i = 0; i < ret->count && r == 0; i++)
+        if (ret->pieces[i].kind == HP_LITERAL && !is_url_text(ret->pieces[i].text))
+            r = hp_refuse(open, setting, "percent-encode it", "holds a byte a URL cannot hold");
     return r;
+}
+
+static int read_url(struct hp_self *self, const struct hp_open *open)
+{
+    const char *url;
+    int r = hp_get_string(open, "url", self->settings, "url", &url);
+
+    return r < 0 ? r : hp_read_url(open, "url", url, &self->url);
 }
 
 static bool is_workers_header(const char *name)
@@ -306,7 +176,7 @@ static bool is_workers_header(const char *name)
 static int check_header_name(const struct hp_self *self, const struct hp_open *open,
                              const char *path, const char *name)
 {
-    if (!is_token(name))
+    if (!hp_is_token(name))
         return hp_refuse(open, path, NULL, "is not the name of a header");
     if (is_workers_header(name))
         return hp_refuse(open, path, "leave it out", "this header is the worker's to set");
@@ -377,7 +247,7 @@ static int read_body(struct hp_self *self, const struct hp_open *open)
     const json_t *body = json_object_get(self->settings, "body");
     const char *encoding;
     bool form;
-    int r = get_string(open, "encoding", self->settings, "encoding", &encoding);
+    int r = hp_get_string(open, "encoding", self->settings, "encoding", &encoding);
 
     if (r < 0)
         return r;
@@ -400,26 +270,32 @@ static int read_body(struct hp_self *self, const struct hp_open *open)
 
 static int read_key_headers(struct hp_self *self, const struct hp_open *open, const json_t *dedup)
 {
-    int r = get_string(open, "key_header", self->settings, "key_header", &self->key_header);
+    int r = hp_get_string(open, "key_header", self->settings, "key_header", &self->key_header);
 
     if (r == 0 && self->key_header)
         r = check_header_name(self, open, "key_header", self->key_header);
     if (r == 0)
-        r = get_string(open, "dedup.header", dedup, "header", &self->dedup_header);
+        r = hp_get_string(open, "dedup.header", dedup, "header", &self->dedup_header);
     if (r == 0 && self->dedup_header)
         r = check_header_name(self, open, "dedup.header", self->dedup_header);
     if (r == 0 && self->dedup_header && self->key_header &&
         strcasecmp(self->dedup_header, self->key_header) == 0)
         r = hp_refuse(open, "key_header", "leave it out", "dedup.header sends the key already");
+    if (r == 0)
+        r = hp_get_bool(open, "key_quoted", self->settings, "key_quoted", &self->key_quoted);
+    if (r == 0 && self->key_quoted && !self->dedup_header && !self->key_header)
+        r = hp_refuse(open, "key_quoted", "name it in dedup.header or key_header",
+                      "no header carries the key");
     return r;
 }
 
 static bool key_is_sent(const struct hp_self *self)
 {
-    bool sent = self->dedup_header || self->key_header || self->url.has_key || self->body.has_key;
+    bool sent = self->dedup_header || self->key_header || hp_uses(&self->url, HP_FIELD_KEY) ||
+                hp_uses(&self->body, HP_FIELD_KEY);
 
     for (size_t i = 0; i < self->headers_count; i++)
-        sent |= self->headers[i].value.has_key;
+        sent |= hp_uses(&self->headers[i].value, HP_FIELD_KEY);
     return sent;
 }
 
@@ -432,13 +308,13 @@ static int read_dedup(struct hp_self *self, const struct hp_open *open)
 
     if (dedup && !json_is_object(dedup))
         return hp_refuse(open, "dedup", NULL, "must be an object");
-    r = dedup ? check_keys(open, "dedup", dedup, dedup_keys) : 0;
+    r = dedup ? hp_check_keys(open, "dedup", dedup, dedup_keys) : 0;
     if (r == 0)
         r = read_key_headers(self, open, dedup);
     if (r < 0 || !dedup)
         return r;
-    r = get_int(open, "dedup.window_s", json_object_get(dedup, "window_s"), 1, WINDOW_MAX_S,
-                &window_s);
+    r = hp_get_int(open, "dedup.window_s", json_object_get(dedup, "window_s"), 1, WINDOW_MAX_S,
+                   &window_s);
     if (r < 0)
         return r;
     self->dedup_window_ms = window_s * 1000;
@@ -448,25 +324,25 @@ static int read_dedup(struct hp_self *self, const struct hp_open *open)
     self->duplicate = json_object_get(dedup, "duplicate");
     if (!self->duplicate)
         return 0;
-    r = check_rule(open, "dedup.duplicate", self->duplicate, duplicate_keys, STATUS_MAX);
-    return r < 0 ? r : get_pointer(open, "dedup.duplicate.id", self->duplicate, "id", &id);
+    r = hp_check_rule(open, "dedup.duplicate", self->duplicate, duplicate_keys, HP_STATUS_MAX);
+    return r < 0 ? r : hp_get_pointer(open, "dedup.duplicate.id", self->duplicate, "id", &id);
 }
 
 static int read_method(struct hp_self *self, const struct hp_open *open)
 {
-    int r = get_string(open, "method", self->settings, "method", &self->method);
+    int r = hp_get_string(open, "method", self->settings, "method", &self->method);
 
     if (r < 0)
         return r;
     if (!self->method)
         self->method = "POST";
-    return is_token(self->method) ? 0 : hp_refuse(open, "method", NULL, "is not a method");
+    return hp_is_token(self->method) ? 0 : hp_refuse(open, "method", NULL, "is not a method");
 }
 
 int hp_settings_read(struct hp_self *self, const struct hp_open *open)
 {
     const json_t *worst = json_object_get(self->settings, "worst_answer_ms");
-    int r = check_keys(open, "", self->settings, top_keys);
+    int r = hp_check_keys(open, "", self->settings, top_keys);
 
     if (r == 0)
         r = read_method(self, open);
@@ -483,10 +359,12 @@ int hp_settings_read(struct hp_self *self, const struct hp_open *open)
     for (int i = 0; i < HP_LIST_MAX_ && r == 0; i++)
         r = read_list(self, open, (enum hp_list)i);
     if (r == 0)
-        r = get_pointer(open, "error", self->settings, "error", &self->error);
+        r = hp_get_pointer(open, "error", self->settings, "error", &self->error);
     if (r == 0)
-        r = get_pointer(open, "detail", self->settings, "detail", &self->detail);
+        r = hp_get_pointer(open, "detail", self->settings, "detail", &self->detail);
     if (r == 0 && worst)
-        r = get_int(open, "worst_answer_ms", worst, 1, WORST_MAX_MS, &self->worst_answer_ms);
-    return r;
+        r = hp_get_int(open, "worst_answer_ms", worst, 1, WORST_MAX_MS, &self->worst_answer_ms);
+    if (r == 0)
+        r = hp_ask_read(self, open);
+    return r < 0 ? r : hp_receipt_read(self, open);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "providers/http/http.h"
+#include "providers/kit/when.h"
 
 /* ---- growing text --------------------------------------------------------------------------- */
 
@@ -95,6 +96,7 @@ struct value {
     size_t len;
     const json_t *json;
     char digits[24];
+    char when[WHEN_SIZE];
 };
 
 static void value_text(struct value *v, const char *text, size_t len)
@@ -126,10 +128,50 @@ static void value_meta(struct value *v, const json_t *meta, const char *name)
     }
 }
 
+/* A clock at the vendor's is not ours: questions look this much further, both ways. */
+enum { SKEW_MS = 60000 };
+
+static void resolve_asked(enum hp_field field, const struct provider_question *q, struct value *v)
+{
+    int64_t from = q ? q->from_ms - SKEW_MS : 0, to = q ? q->to_ms + SKEW_MS : 0;
+
+    if (!q)
+        value_text(v, NULL, 0);
+    else if (field == HP_FIELD_VENDOR_ID)
+        value_text(v, q->vendor_id, q->vendor_id ? strlen(q->vendor_id) : 0);
+    else if (field == HP_FIELD_FROM_MS || field == HP_FIELD_TO_MS)
+        value_number(v, field == HP_FIELD_FROM_MS ? from : to);
+    else
+        value_text(v, when_rfc3339(field == HP_FIELD_FROM_TIME ? from : to, v->when),
+                   strlen(v->when));
+}
+
+static const char *text_of(enum hp_field field, const struct provider_msg *m)
+{
+    switch (field) {
+    case HP_FIELD_RECIPIENT:
+        return m->recipient;
+    case HP_FIELD_RECIPIENT_DIGITS:
+        return m->recipient + (m->recipient[0] == '+');
+    case HP_FIELD_KEY:
+        return m->key;
+    case HP_FIELD_ID:
+        return m->id;
+    case HP_FIELD_KIND:
+        return m->kind;
+    case HP_FIELD_SENDER:
+        return m->sender;
+    case HP_FIELD_CALLBACK_URL:
+        return m->callback_url;
+    default:
+        return NULL;
+    }
+}
+
 static void resolve(const struct hp_piece *p, const struct hp_values *values, struct value *v)
 {
     const struct provider_msg *m = values->msg;
-    const char *text = NULL;
+    const char *text;
 
     *v = (struct value){0};
     switch (p->field) {
@@ -142,33 +184,29 @@ static void resolve(const struct hp_piece *p, const struct hp_values *values, st
     case HP_FIELD_EXPIRES_MS:
         value_number(v, m->expires_ms);
         return;
+    case HP_FIELD_VALIDITY_S:
+        value_number(v, when_validity(m->validity_ms, 1000, 1, INT32_MAX));
+        return;
     case HP_FIELD_META:
         value_meta(v, values->meta, p->meta);
         return;
-    case HP_FIELD_RECIPIENT:
-        text = m->recipient;
-        break;
-    case HP_FIELD_RECIPIENT_DIGITS:
-        text = m->recipient + (m->recipient[0] == '+');
-        break;
-    case HP_FIELD_KEY:
-        text = m->key;
-        break;
-    case HP_FIELD_KIND:
-        text = m->kind;
-        break;
-    case HP_FIELD_SENDER:
-        text = m->sender;
-        break;
-    case HP_FIELD_NONE:
-        break;
+    case HP_FIELD_VENDOR_ID:
+    case HP_FIELD_FROM_MS:
+    case HP_FIELD_TO_MS:
+    case HP_FIELD_FROM_TIME:
+    case HP_FIELD_TO_TIME:
+        resolve_asked(p->field, values->asks, v);
+        return;
+    default:
+        text = text_of(p->field, m);
+        value_text(v, text, text ? strlen(text) : 0);
     }
-    value_text(v, text, text ? strlen(text) : 0);
 }
 
 static bool is_number(enum hp_field field)
 {
-    return field == HP_FIELD_CREATED_MS || field == HP_FIELD_EXPIRES_MS;
+    return field == HP_FIELD_CREATED_MS || field == HP_FIELD_EXPIRES_MS ||
+           field == HP_FIELD_VALIDITY_S;
 }
 
 static void render_text(struct hp_buf *buf, enum hp_form form, const char *text, size_t len)
