@@ -7,6 +7,8 @@
 #include "providers/kit/callback.h"
 #include "providers/kit/form.h"
 #include "providers/kit/json.h"
+#include "providers/kit/request.h"
+#include "providers/kit/sender.h"
 #include "providers/kit/settings.h"
 #include "providers/kit/verdict.h"
 #include "providers/provider.h"
@@ -21,19 +23,6 @@ struct at_self {
     size_t api;
     bool enqueue;
 };
-
-static const char digits[] = "0123456789";
-
-/* Letters make it a name of at most 11 characters; a number or short code has at most 15 digits. */
-static bool sender_ok(const char *sender)
-{
-    const char *number = sender + (*sender == '+');
-    size_t len = strlen(number);
-
-    if (strspn(number, digits) == len)
-        return len > 0 && len <= 15;
-    return strlen(sender) <= 11;
-}
 
 static void at_close(void *arg)
 {
@@ -65,9 +54,8 @@ static int at_open(const struct provider_host *host, const char *settings_json,
         self->username = settings_text(&s, "username", NULL);
         self->api_key = settings_text(&s, "api_key", NULL);
         self->from = settings_text(&s, "from", "");
-        if (self->from && !sender_ok(self->from))
-            settings_refuse(&s, "from", NULL,
-                            "a name has at most 11 characters, a number at most 15 digits");
+        if (self->from && sender_kind(self->from) == SENDER_BAD)
+            settings_refuse(&s, "from", NULL, SENDER_RULE);
         if (self->api == API_LEGACY)
             self->enqueue = settings_bool(&s, "enqueue", true);
         else if (settings_has(&s, "enqueue"))
@@ -93,33 +81,8 @@ static void at_describe(const void *arg, struct provider_caps *ret)
 
 /* ---- build ---------------------------------------------------------------------------------- */
 
-static int fill(const struct at_self *self, struct provider_req *req, const char *path,
-                const char *type, const char *body, size_t len)
-{
-    const struct provider_host *host = self->host;
-    struct form url = {0};
-    int r;
-
-    form_printf(&url, "%s%s", self->url, path);
-    r = url.error;
-    if (r == 0)
-        r = host->req_method(req, "POST");
-    if (r == 0)
-        r = host->req_url(req, url.text);
-    if (r == 0)
-        r = host->req_header(req, "apiKey", self->api_key);
-    if (r == 0)
-        r = host->req_header(req, "Accept", "application/json");
-    if (r == 0)
-        r = host->req_header(req, "Content-Type", type);
-    if (r == 0)
-        r = host->req_body(req, body, len);
-    form_done(&url);
-    return r;
-}
-
 static int build_legacy(const struct at_self *self, const struct provider_msg *msg,
-                        const char *sender, struct provider_req *req)
+                        const char *sender, const char *url, struct provider_req *req)
 {
     struct form body = {0};
     int r;
@@ -132,17 +95,16 @@ static int build_legacy(const struct at_self *self, const struct provider_msg *m
     form_add(&body, "enqueue", self->enqueue ? "1" : NULL);
     r = body.error;
     if (r == 0)
-        r = fill(self, req, "/version1/messaging", "application/x-www-form-urlencoded", body.text,
-                 body.len);
+        r = request_post(self->host, req, url, NULL, "application/x-www-form-urlencoded", body.text,
+                         body.len);
     form_done(&body);
     return r;
 }
 
 static int build_bulk(const struct at_self *self, const struct provider_msg *msg,
-                      const char *sender, struct provider_req *req)
+                      const char *sender, const char *url, struct provider_req *req)
 {
     json_t *body = json_object();
-    char *text = NULL;
     int r = 0;
 
     r |= json_object_set_new(body, "username", json_string(self->username));
@@ -150,25 +112,31 @@ static int build_bulk(const struct at_self *self, const struct provider_msg *msg
     if (sender)
         r |= json_object_set_new(body, "senderId", json_string(sender));
     r |= json_object_set_new(body, "phoneNumbers", json_pack("[s]", msg->recipient));
-    if (r == 0)
-        text = json_text(body);
-    json_decref(body);
-    if (!text)
-        return -ENOMEM;
-    r = fill(self, req, "/version1/messaging/bulk", "application/json", text, strlen(text));
-    free(text);
-    return r;
+    if (r != 0) {
+        json_decref(body);
+        body = NULL;
+    }
+    return request_post_json(self->host, req, url, NULL, body);
 }
 
 static int at_build(const void *arg, const struct provider_msg *msg, struct provider_req *req)
 {
     const struct at_self *self = arg;
     const char *sender = msg->sender ? msg->sender : self->from;
+    struct form url = {0};
+    int r;
 
-    if (sender && !sender_ok(sender))
+    if (sender && sender_kind(sender) == SENDER_BAD)
         return -EINVAL;
-    return self->api == API_LEGACY ? build_legacy(self, msg, sender, req)
-                                   : build_bulk(self, msg, sender, req);
+    form_printf(&url, "%s/version1/messaging%s", self->url, self->api == API_BULK ? "/bulk" : "");
+    r = url.error;
+    if (r == 0)
+        r = self->api == API_BULK ? build_bulk(self, msg, sender, url.text, req)
+                                  : build_legacy(self, msg, sender, url.text, req);
+    if (r == 0)
+        r = self->host->req_header(req, "apiKey", self->api_key);
+    form_done(&url);
+    return r;
 }
 
 /* ---- judge ---------------------------------------------------------------------------------- */

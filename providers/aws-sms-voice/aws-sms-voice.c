@@ -8,6 +8,7 @@
 #include "providers/kit/callback.h"
 #include "providers/kit/form.h"
 #include "providers/kit/json.h"
+#include "providers/kit/request.h"
 #include "providers/kit/settings.h"
 #include "providers/kit/verdict.h"
 #include "providers/kit/when.h"
@@ -179,22 +180,17 @@ static int eum_build(const void *arg, const struct provider_msg *msg, struct pro
     json_t *body = request(self, msg);
     char *text = body ? json_text(body) : NULL;
     struct form url = {0};
-    int r = text ? 0 : -ENOMEM;
+    int r = body ? (text ? 0 : -ENOMEM) : -EINVAL;
 
     json_decref(body);
     form_printf(&url, "%s/", self->url);
     if (r == 0)
         r = url.error;
     if (r == 0)
-        r = host->req_method(req, "POST");
-    if (r == 0)
-        r = host->req_url(req, url.text);
-    if (r == 0)
-        r = host->req_header(req, "Content-Type", "application/x-amz-json-1.0");
+        r = request_post(host, req, url.text, NULL, "application/x-amz-json-1.0", text,
+                         strlen(text));
     if (r == 0)
         r = host->req_header(req, "X-Amz-Target", "PinpointSMSVoiceV2.SendTextMessage");
-    if (r == 0)
-        r = host->req_body(req, text, strlen(text));
     if (r == 0)
         r = host->req_sigv4(req, self->region, "sms-voice", self->access_key, self->secret_key,
                             self->session);

@@ -6,14 +6,15 @@
 #include <string.h>
 
 #include "providers/kit/form.h"
+#include "providers/kit/sender.h"
 #include "providers/kit/settings.h"
 #include "providers/kit/verdict.h"
 #include "providers/provider.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-static const char digits[] = "0123456789";
-static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+static const char sender_signs[] =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-";
 static const char region_signs[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
 
 enum { TYPE_BY_KIND, TYPE_TRANSACTIONAL, TYPE_PROMOTIONAL };
@@ -24,24 +25,13 @@ struct sns_self {
     size_t type;
 };
 
-static bool is_number(const char *sender)
-{
-    const char *number = sender + (*sender == '+');
-
-    return *number && strspn(number, digits) == strlen(number);
-}
-
-/* SenderID: 1 to 11 letters, digits and hyphens, one letter at least; else a number of ours. */
+/* A number of ours, or a SenderID: letters, digits and hyphens. */
 static bool sender_ok(const char *sender)
 {
-    size_t len = strlen(sender);
+    enum sender_kind kind = sender_kind(sender);
 
-    if (is_number(sender))
-        return len - (*sender == '+') <= 15;
-    for (const char *p = sender; *p; p++)
-        if (*p != '-' && !strchr(letters, *p) && !strchr(digits, *p))
-            return false;
-    return len >= 1 && len <= 11 && strpbrk(sender, letters);
+    return kind == SENDER_NAME ? strspn(sender, sender_signs) == strlen(sender)
+                               : kind != SENDER_BAD;
 }
 
 static void sns_close(void *arg)
@@ -91,9 +81,7 @@ static int sns_open(const struct provider_host *host, const char *settings_json,
         self->from = settings_text(&s, "from", "");
         self->type = settings_word(&s, "sms_type", types, TYPE_BY_KIND);
         if (self->from && !sender_ok(self->from))
-            settings_refuse(&s, "from", NULL,
-                            "a name has 1 to 11 letters, digits and hyphens and one letter at "
-                            "least, a number at most 15 digits");
+            settings_refuse(&s, "from", "a name is of letters, digits and hyphens", SENDER_RULE);
     }
     r = settings_end(&s);
     if (r < 0) {
@@ -129,7 +117,7 @@ static void add_sender(struct form *body, const char *sender)
 {
     struct form number = {0};
 
-    if (!is_number(sender)) {
+    if (sender_kind(sender) == SENDER_NAME) {
         add_attribute(body, 2, "AWS.SNS.SMS.SenderID", sender);
         return;
     }
@@ -160,6 +148,7 @@ static int fill(const struct sns_self *self, const struct form *url, const struc
         r = host->req_method(req, "POST");
     if (r == 0)
         r = host->req_url(req, url->text);
+    /* No "Accept: application/json": SNS would then answer in another form than it documents. */
     if (r == 0)
         r = host->req_header(req, "Content-Type", "application/x-www-form-urlencoded");
     if (r == 0)

@@ -42,7 +42,7 @@ int mb_bird_build(const struct mb_self *self, const struct provider_msg *msg,
     r |= json_object_set_new(body, "metadata", json_pack("{s:s}", "message_id", msg->id));
     if (r != 0) {
         json_decref(body);
-        return -ENOMEM;
+        body = NULL;
     }
     return mb_post_json(self, req, "/v1/sms/messages", msg->key, body);
 }

@@ -5,22 +5,10 @@
 #include <string.h>
 
 #include "providers/kit/form.h"
-#include "providers/kit/json.h"
+#include "providers/kit/request.h"
+#include "providers/kit/sender.h"
 #include "providers/kit/settings.h"
 #include "providers/messagebird/messagebird.h"
-
-static const char digits[] = "0123456789";
-
-/* Letters make it a name of at most 11 characters; a number has at most 15 digits. */
-static bool sender_ok(const char *sender)
-{
-    const char *number = sender + (*sender == '+');
-    size_t len = strlen(number);
-
-    if (strspn(number, digits) == len)
-        return len > 0 && len <= 15;
-    return strlen(sender) <= 11;
-}
 
 static void mb_close(void *arg)
 {
@@ -125,9 +113,8 @@ static int mb_open(const struct provider_host *host, const char *settings_json,
     if (settings_begin(&s, host, settings_json, report) == 0) {
         self->api = settings_word(&s, "api", apis, 0) == 0 ? MB_REST : MB_BIRD;
         self->from = settings_text(&s, "from", NULL);
-        if (self->from && s.error == 0 && !sender_ok(self->from))
-            settings_refuse(&s, "from", NULL,
-                            "a name has at most 11 characters, a number at most 15 digits");
+        if (self->from && s.error == 0 && sender_kind(self->from) == SENDER_BAD)
+            settings_refuse(&s, "from", NULL, SENDER_RULE);
         if (self->api == MB_BIRD)
             read_bird(self, &s);
         else
@@ -163,30 +150,19 @@ static void mb_describe(const void *arg, struct provider_caps *ret)
 /* ---- requests ------------------------------------------------------------------------------- */
 
 int mb_post_json(const struct mb_self *self, struct provider_req *req, const char *path,
-                 const char *key, json_t *body)
+                 const char *key, json_t *take)
 {
-    const struct provider_host *host = self->host;
     struct form url = {0};
-    char *text = body ? json_text(body) : NULL;
-    int r = text ? 0 : -ENOMEM;
+    int r;
 
-    json_decref(body);
     form_printf(&url, "%s%s", self->url, path);
-    if (r == 0)
-        r = url.error;
-    if (r == 0)
-        r = host->req_method(req, "POST");
-    if (r == 0)
-        r = host->req_url(req, url.text);
-    if (r == 0)
-        r = host->req_header(req, "Authorization", self->authorization);
-    if (r == 0)
-        r = host->req_header(req, "Content-Type", "application/json");
+    if (url.error) {
+        json_decref(take);
+        return url.error;
+    }
+    r = request_post_json(self->host, req, url.text, self->authorization, take);
     if (r == 0 && key)
-        r = host->req_header(req, "Idempotency-Key", key);
-    if (r == 0)
-        r = host->req_body(req, text, strlen(text));
-    free(text);
+        r = self->host->req_header(req, "Idempotency-Key", key);
     form_done(&url);
     return r;
 }
@@ -195,7 +171,7 @@ static int mb_build(const void *arg, const struct provider_msg *msg, struct prov
 {
     const struct mb_self *self = arg;
 
-    if (msg->sender && !sender_ok(msg->sender))
+    if (msg->sender && sender_kind(msg->sender) == SENDER_BAD)
         return -EINVAL;
     return self->api == MB_BIRD ? mb_bird_build(self, msg, req) : mb_rest_build(self, msg, req);
 }

@@ -29,9 +29,10 @@ struct mb_self {
     json_t *events; /* event type -> word of a status; NULL: ours only */
 };
 
-/* Posts `body` (stolen) as JSON to url + path, with the key as Idempotency-Key when not NULL. */
+/* Posts JSON to url + path, with the key as Idempotency-Key when not NULL. `take` as in
+ * request_post_json. */
 int mb_post_json(const struct mb_self *self, struct provider_req *req, const char *path,
-                 const char *key, json_t *body);
+                 const char *key, json_t *take);
 
 /* rest.c */
 int mb_rest_build(const struct mb_self *self, const struct provider_msg *msg,

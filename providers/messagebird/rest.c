@@ -7,6 +7,7 @@
 #include "providers/kit/callback.h"
 #include "providers/kit/form.h"
 #include "providers/kit/json.h"
+#include "providers/kit/request.h"
 #include "providers/kit/sign.h"
 #include "providers/kit/verdict.h"
 #include "providers/kit/when.h"
@@ -47,7 +48,7 @@ int mb_rest_build(const struct mb_self *self, const struct provider_msg *msg,
             json_integer(when_validity(msg->validity_ms, 1000, 1, VALIDITY_MAX_S)));
     if (r != 0) {
         json_decref(body);
-        return -ENOMEM;
+        body = NULL;
     }
     return mb_post_json(self, req, "/messages", NULL, body);
 }
@@ -120,7 +121,6 @@ static bool read_offset(const char *cursor, int64_t *ret)
 int mb_rest_ask(const struct mb_self *self, const struct provider_question *q,
                 struct provider_req *req)
 {
-    const struct provider_host *host = self->host;
     char from[WHEN_SIZE], until[WHEN_SIZE];
     struct form url = {0};
     int64_t offset;
@@ -137,13 +137,7 @@ int mb_rest_ask(const struct mb_self *self, const struct provider_question *q,
     form_add_i64(&url, "offset", offset);
     r = url.error;
     if (r == 0)
-        r = host->req_method(req, "GET");
-    if (r == 0)
-        r = host->req_url(req, url.text);
-    if (r == 0)
-        r = host->req_header(req, "Authorization", self->authorization);
-    if (r == 0)
-        r = host->req_header(req, "Accept", "application/json");
+        r = request_get(self->host, req, url.text, self->authorization);
     form_done(&url);
     return r;
 }
