@@ -45,7 +45,9 @@ static const struct {
     {"other_name", -ENOEXEC, "the file holds plugin \"somebody_else\"", NULL},
     {"bad_window", -ENOEXEC, "de-duplication without a window", NULL},
     {"bad_dedup", -ENOEXEC, "dedup is out of range", NULL},
-    {"bad_ask", -ENOEXEC, "look-up", NULL},
+    {"bad_ask", -ENOEXEC, "it claims a look-up and has no function for it", NULL},
+    {"half_ask", -ENOEXEC, "member \"ask_judge\" is missing", "rebuild"},
+    {"half_login", -ENOEXEC, "member \"login\" is missing", "rebuild"},
     {"mute_open", -EINVAL, "does not say why", NULL},
     {"picky_open", -EINVAL, "plugin \"picky_open\": settings.body.to: is too short", "write more"},
     {"goood", -ENOENT, "plugin \"goood\": not found in ", "did you mean \"good\"?"},
@@ -68,6 +70,74 @@ static void refused_with_cure(void **state)
         if (refusals[i].hint && (!err.hint || !strstr(err.hint, refusals[i].hint)))
             fail_msg("%s: hint %s", refusals[i].name, err.hint ? err.hint : "none");
         assert_null(p);
+        err_done(&err);
+    }
+}
+
+static const struct {
+    const char *claims, *why;
+} claims[] = {
+    {" ask=4", "ask is out of range"},
+    {" ask=3", "it claims a look-up and has no function for it"},
+    {" absence_proves=1", "says how a look-up behaves and claims none"},
+    {" ask_delay_ms=30000", "says how a look-up behaves and claims none"},
+    {" asks_per_minute=6", "says how a look-up behaves and claims none"},
+    {" ask_delay_ms=-1", "ask_delay_ms is negative"},
+    {" ask_window_ms=-1", "ask_window_ms is negative"},
+    {" ask_delay_ms=30000 ask_window_ms=30000", "over before"},
+    {" receipts=3", "receipts is out of range"},
+    {" receipts=2", "it claims receipts and has no function for them"},
+    {" receipts_by_id=1", "receipts by id without receipts"},
+    {" number=2", "number is out of range"},
+    {" validity=5", "validity is out of range"},
+    {" limit=2", "limit is out of range"},
+    {" worst_answer_ms=-1", "worst_answer_ms is negative"},
+    {" number=1 validity=4 limit=1", NULL},
+};
+
+static void capabilities_fit_each_other(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(claims) / sizeof(claims[0]); i++) {
+        struct err err = ERR_INIT;
+        struct plugin *p = NULL;
+        int r = plugin_open(bad_dir(), "claims", claims[i].claims, &p, &err);
+
+        if (r != (claims[i].why ? -ENOEXEC : 0) ||
+            (claims[i].why && !strstr(err_text(&err), claims[i].why)))
+            fail_msg("%s: %d, %s", claims[i].claims, r, err_text(&err));
+        plugin_close(p);
+        err_done(&err);
+    }
+}
+
+static struct plugin *open_bad(const char *name);
+
+/* What an older plugin does not have is not there, whatever its memory holds. */
+static void a_plugin_of_abi_1_0_still_loads(void **state)
+{
+    static const char *const names[] = {"minor_zero", "minor_zero_wide"};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct plugin *p = open_bad(names[i]);
+        struct plugin_request request = {0};
+        struct plugin_grant grant = {0};
+        struct plugin_events events = {0};
+        struct provider_msg msg = {.key = "k", .recipient = "+1", .body = "", .kind = "k"};
+        struct provider_question question = {.msg = &msg};
+        struct provider_callback callback = {.method = "GET", .url = "http://h/", .body = ""};
+        struct err err = ERR_INIT;
+
+        assert_false(plugin_asks(p));
+        assert_false(plugin_logs_in(p));
+        assert_false(plugin_takes_receipts(p));
+        assert_int_equal(plugin_build(p, &msg, &request, &err), 0);
+        assert_int_equal(plugin_ask(p, &question, &request, &err), -ENODATA);
+        assert_null(request.method);
+        assert_int_equal(plugin_login(p, 0, &request, &grant, &err), -EINVAL);
+        assert_int_equal(plugin_read(p, &callback, &events, &err), -EBADMSG);
+        plugin_close(p);
         err_done(&err);
     }
 }
@@ -334,6 +404,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refused_with_cure),
+        cmocka_unit_test(capabilities_fit_each_other),
+        cmocka_unit_test(a_plugin_of_abi_1_0_still_loads),
         cmocka_unit_test(directory_from_environment_and_path),
         cmocka_unit_test(bad_requests_are_refused),
         cmocka_unit_test(a_good_request_is_kept),
