@@ -6,6 +6,7 @@
 
 #include "providers/sandbox/vendor.h"
 #include "providers/sandbox/wait.h"
+#include "providers/sandbox/world.h"
 
 /* --- helpers ---------------------------------------------------------------------------- */
 
@@ -129,6 +130,8 @@ json_t *sb_stats_json(struct sandbox *sb)
     put(o, "max_in_air", s->max_in_air);
     put(o, "bytes", s->bytes);
     json_object_set_new(o, "elapsed_s", json_real(sb_elapsed_s(sb)));
+    if (sb->world)
+        json_object_set_new(o, "dialect", sb_world_stats(sb->world));
     return o;
 }
 
@@ -188,6 +191,8 @@ static enum MHD_Result reset_serve(struct sb_req *r)
     sb_ledger_clear(sb->ledger);
     sb_inbox_clear(sb->inbox);
     clear_delays(sb);
+    if (sb->world)
+        sb_world_reset(sb->world);
     memset(&sb->stats, 0, sizeof(sb->stats));
     memset(&sb->arrivals, 0, sizeof(sb->arrivals));
     memset(&sb->admitted, 0, sizeof(sb->admitted));
@@ -224,24 +229,55 @@ static const struct sb_route routes[] = {
     {"POST", "/api/reset", false, 0, reset_serve, NULL, NULL},
 };
 
+/* Only under a dialect. */
+static const struct sb_route dialect_routes[] = {
+    {"GET", "/api/messages", false, 0, sb_messages_serve, NULL, NULL},
+    {"POST", "/api/receipt", false, 0, sb_receipt_serve, NULL, sb_shot_done},
+    {"POST", "/api/inbound", false, 0, sb_inbound_serve, NULL, sb_shot_done},
+};
+/* Whatever the dialect itself serves. */
+static const struct sb_route dialect_route = {
+    "", "", true, 0, sb_dialect_serve, NULL, sb_dialect_done};
+
 static const struct sb_route not_found = {"", "", false, 0, not_found_serve, NULL, NULL};
 static const struct sb_route bad_method = {"", "", false, 0, bad_method_serve, NULL, NULL};
 
-const struct sb_route *sb_route_find(const char *method, const char *url, const char **ret_tail)
+static const struct sb_route *find_in(const struct sb_route *table, size_t n, const char *method,
+                                      const char *url, const char **ret_tail, bool *io_other)
 {
-    const struct sb_route *miss = &not_found;
-
-    *ret_tail = "";
-    for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
-        const struct sb_route *route = &routes[i];
+    for (size_t i = 0; i < n; i++) {
+        const struct sb_route *route = &table[i];
         size_t len = strlen(route->path);
         if (route->prefix ? strncmp(url, route->path, len) != 0 : strcmp(url, route->path) != 0)
             continue;
-        miss = &bad_method;
+        *io_other = true;
         if (strcmp(method, route->method) != 0)
             continue;
         *ret_tail = url + len;
         return route;
     }
-    return miss;
+    return NULL;
+}
+
+#define COUNT(table) (sizeof(table) / sizeof((table)[0]))
+
+const struct sb_route *sb_route_find(const struct sandbox *sb, const char *method, const char *url,
+                                     const char **ret_tail)
+{
+    const struct sb_route *found = NULL;
+    bool other = false; /* the path is known, with another method */
+    size_t own = sb->world ? 1 : 0;
+
+    *ret_tail = "";
+    if (sb->world && sb_dialect_route_find(sb->world, method, url, &other)) {
+        *ret_tail = url;
+        return &dialect_route;
+    }
+    /* the first is the vendor's own, where there is no dialect */
+    found = find_in(routes + own, COUNT(routes) - own, method, url, ret_tail, &other);
+    if (!found && sb->world)
+        found = find_in(dialect_routes, COUNT(dialect_routes), method, url, ret_tail, &other);
+    if (!found)
+        found = other ? &bad_method : &not_found;
+    return found;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "providers/sandbox/api.h"
+#include "providers/sandbox/world.h"
 
 static json_t *knob_json(const struct sb_knobs *k, const struct sb_knob *knob)
 {
@@ -96,8 +97,13 @@ enum MHD_Result sb_knobs_put_serve(struct sb_req *r)
     json_auto_t *o = json_loadb(r->body ? r->body : "", r->len, JSON_REJECT_DUPLICATES, NULL);
     const char *name = NULL;
     json_t *value = NULL;
+    bool expire = false;
     int rc = 0;
 
+    if (sb->world && json_is_true(json_object_get(o, "expire_tokens"))) {
+        expire = true;
+        json_object_del(o, "expire_tokens");
+    }
     if (!json_is_object(o))
         return sb_answer_error(r, 400, "the body must be a JSON object of knobs");
     json_object_foreach (o, name, value) {
@@ -113,5 +119,7 @@ enum MHD_Result sb_knobs_put_serve(struct sb_req *r)
         return answer;
     }
     sb->knobs = changed;
+    if (expire)
+        sb_tokens_expire(sb->world->tokens);
     return sb_knobs_get_serve(r);
 }

@@ -20,6 +20,9 @@ static const struct sb_word outage_words[] = {{"hang", SB_MODE_HANG},
                                               {"lose", SB_MODE_HANG},
                                               {NULL, 0}};
 static const struct sb_word dedup_words[] = {{"off", 0}, {"on", 1}, {NULL, 0}};
+static const struct sb_word identity_words[] = {
+    {"key", SB_IDENTITY_KEY}, {"text", SB_IDENTITY_TEXT}, {NULL, 0}};
+static const struct sb_word order_words[] = {{"sent", 0}, {"shuffled", 1}, {NULL, 0}};
 
 #define AT(field) offsetof(struct sb_knobs, field)
 #define INT(name, field, min, max, help)                                                           \
@@ -65,6 +68,28 @@ static const struct sb_knob table[] = {
     {"reject_last", SB_KNOB_DIGITS, AT(reject_last), 0, 0, NULL,
      "NNNN  numbers that end so are answered 400, not taken"},
     INT("status_all", status_all, 0, 599, "N  answer this to everything, take nothing; 0 = off"),
+    WORD("identity", identity, identity_words,
+         "key|text  what names a message in the ledger under a dialect: the vendor's key or\n"
+         "        reference where it has one, or always NUMBER:HASH (key)"),
+    INT("token_s", token_s, 0, LONG_TIME, "S  life of a login's token; 0 = the vendor's (0)"),
+    INT("lookup_delay_ms", lookup_delay_ms, 0, LONG_TIME,
+        "MS  so long a message does not show in look-ups (0)"),
+    REAL("lookup_error", lookup_error, 0, 1, "P  share of look-ups answered 503 (0)"),
+    WORD("receipts", receipts, dedup_words, "on|off  (on)"),
+    INT("receipt_delay_ms", receipt_delay_ms, 0, LONG_TIME,
+        "MS  from taking a message to its receipt (50)"),
+    INT("receipt_late_ms", receipt_late_ms, 0, LONG_TIME, "MS  the same for 9906 (3000)"),
+    INT("receipt_copies", receipt_copies, 1, 100, "N  how often each receipt is sent (1)"),
+    WORD("receipt_order", receipt_shuffle, order_words,
+         "sent|shuffled  shuffled: each after a random time up to twice the delay (sent)"),
+    WORD("receipt_sent", receipt_sent, dedup_words,
+         "on|off  a receipt \"sent to the network\" before the final one (off)"),
+    WORD("receipt_first", receipt_first, dedup_words,
+         "on|off  a message's answer waits until its receipts were answered (off)"),
+    INT("receipt_tries", receipt_tries, 1, 1000,
+        "N  calls until a receipt is answered well, where the vendor's habit is unknown (5)"),
+    INT("receipt_retry_ms", receipt_retry_ms, 0, LONG_TIME,
+        "MS  before the second call; each further one waits as much longer (200)"),
 };
 
 void sb_knobs_init(struct sb_knobs *k)
@@ -74,7 +99,13 @@ void sb_knobs_init(struct sb_knobs *k)
                            .slow_factor = 10,
                            .dedup = 1,
                            .dedup_window = 86400,
-                           .hang_s = 30};
+                           .hang_s = 30,
+                           .receipts = 1,
+                           .receipt_delay_ms = 50,
+                           .receipt_late_ms = 3000,
+                           .receipt_copies = 1,
+                           .receipt_tries = 5,
+                           .receipt_retry_ms = 200};
 }
 
 const struct sb_knob *sb_knobs_table(size_t *ret_count)
@@ -200,6 +231,9 @@ const char *sb_reason_name(enum sb_reason reason)
         [SB_INVALID] = "invalid",
         [SB_REJECTED] = "rejected",
         [SB_FULL] = "full",
+        [SB_OPTED_OUT] = "opted_out",
+        [SB_LATER] = "later",
+        [SB_ACCOUNT] = "account",
     };
     return (unsigned)reason < SB_REASONS_ ? names[reason] : "?";
 }
@@ -212,7 +246,8 @@ static double draw(const struct sb_knobs *k, uint64_t number, unsigned what)
     return (double)(bits >> 11) * 0x1p-53;
 }
 
-enum { DRAW_LATENCY_1 = SB_REASONS_, DRAW_LATENCY_2 };
+/* The first two as they always were: a seed's latencies stay what they are. */
+enum { DRAW_LATENCY_1 = SB_FULL + 1, DRAW_LATENCY_2, DRAW_LOOKUP, DRAW_RECEIPT };
 
 static bool happens(const struct sb_knobs *k, uint64_t number, enum sb_reason what, double p)
 {
@@ -232,7 +267,7 @@ static bool in_outage(const struct sb_knobs *k, const struct sb_case *c)
     return within(c->elapsed_s, k->outage_at, k->outage_for);
 }
 
-static enum sb_act act_of(int mode)
+enum sb_act sb_knobs_act(int mode)
 {
     switch (mode) {
     case SB_MODE_STATUS:
@@ -252,7 +287,7 @@ static struct sb_fate decide_taken(const struct sb_knobs *k, uint64_t number)
     if (happens(k, number, SB_ERROR_TAKEN, k->error_taken))
         return (struct sb_fate){SB_ERROR_TAKEN, true, SB_ACT_ANSWER, (int)k->error_status, true};
     if (happens(k, number, SB_DROP_ANSWER, k->drop_answer))
-        return (struct sb_fate){SB_DROP_ANSWER, true, act_of(k->drop_mode), 0, true};
+        return (struct sb_fate){SB_DROP_ANSWER, true, sb_knobs_act(k->drop_mode), 0, true};
     return (struct sb_fate){SB_ACCEPTED, true, SB_ACT_ANSWER, 202, true};
 }
 
@@ -263,7 +298,7 @@ struct sb_fate sb_knobs_decide(const struct sb_knobs *k, const struct sb_case *c
     if (k->status_all > 0)
         return (struct sb_fate){SB_STATUS_ALL, false, SB_ACT_ANSWER, (int)k->status_all, false};
     if (in_outage(k, c))
-        return (struct sb_fate){SB_OUTAGE, false, act_of(k->outage_mode), 503, false};
+        return (struct sb_fate){SB_OUTAGE, false, sb_knobs_act(k->outage_mode), 503, false};
     if (c->reused && happens(k, n, SB_RESET_REUSED, k->reset_reused))
         return (struct sb_fate){SB_RESET_REUSED, false, SB_ACT_RESET, 0, false};
     if (c->reused && happens(k, n, SB_RESET_REUSED_TAKEN, k->reset_reused_taken))
@@ -271,11 +306,28 @@ struct sb_fate sb_knobs_decide(const struct sb_knobs *k, const struct sb_case *c
     if (c->over_rate)
         return (struct sb_fate){SB_THROTTLED, false, SB_ACT_ANSWER, 429, false};
     if (happens(k, n, SB_DROP_BEFORE, k->drop_before))
-        return (struct sb_fate){SB_DROP_BEFORE, false, act_of(k->drop_mode), 0, false};
+        return (struct sb_fate){SB_DROP_BEFORE, false, sb_knobs_act(k->drop_mode), 0, false};
     if (happens(k, n, SB_ERROR_NOT_TAKEN, k->error_not_taken))
         return (struct sb_fate){SB_ERROR_NOT_TAKEN, false, SB_ACT_ANSWER, (int)k->error_status,
                                 true};
     return decide_taken(k, n);
+}
+
+struct sb_fate sb_knobs_decide_other(const struct sb_knobs *k, const struct sb_case *c,
+                                     uint64_t count)
+{
+    if (k->status_all > 0)
+        return (struct sb_fate){SB_STATUS_ALL, false, SB_ACT_ANSWER, (int)k->status_all, false};
+    if (in_outage(k, c))
+        return (struct sb_fate){SB_OUTAGE, false, sb_knobs_act(k->outage_mode), 503, false};
+    if (k->lookup_error > 0 && draw(k, count, DRAW_LOOKUP) < k->lookup_error)
+        return (struct sb_fate){SB_ERROR_NOT_TAKEN, false, SB_ACT_ANSWER, 503, true};
+    return (struct sb_fate){SB_ACCEPTED, true, SB_ACT_ANSWER, 200, true};
+}
+
+double sb_knobs_draw_receipt(const struct sb_knobs *k, uint64_t count)
+{
+    return draw(k, count, DRAW_RECEIPT);
 }
 
 double sb_knobs_latency(const struct sb_knobs *k, uint64_t number, double elapsed_s)

@@ -42,7 +42,18 @@ struct sb_knobs {
     double hang_s;
     char reject_last[SB_DIGITS_MAX]; /* numbers ending so are refused; "" = none */
     uint64_t status_all;             /* every request is answered so; 0 = off */
+    /* the rest acts under a dialect only */
+    int identity;                       /* what names a message in the ledger: enum sb_identity */
+    uint64_t token_s;                   /* life of a login's token; 0 = the dialect's */
+    uint64_t lookup_delay_ms;           /* a message this young does not show in a look-up */
+    double lookup_error;                /* share of look-ups answered 503 */
+    int receipts, receipt_sent;         /* 0 off, 1 on; sent: an intermediate receipt as well */
+    int receipt_first, receipt_shuffle; /* 0 off, 1 on */
+    uint64_t receipt_delay_ms, receipt_late_ms, receipt_copies;
+    uint64_t receipt_tries, receipt_retry_ms;
 };
+
+enum sb_identity { SB_IDENTITY_KEY = 0, SB_IDENTITY_TEXT };
 
 /* Everything well: the vendor takes and answers at once, and de-duplicates. */
 void sb_knobs_init(struct sb_knobs *k);
@@ -93,12 +104,18 @@ enum sb_reason { /* why a request ended as it did; sb_reason_name gives the text
                  SB_INVALID,
                  SB_REJECTED,
                  SB_FULL,
+                 SB_OPTED_OUT, /* only under a dialect, as what follows */
+                 SB_LATER,
+                 SB_ACCOUNT,
                  SB_REASONS_ /* keep last */
 };
 
 const char *sb_reason_name(enum sb_reason reason);
 
 enum sb_act { SB_ACT_ANSWER = 0, SB_ACT_HANG, SB_ACT_RESET, SB_ACT_CLOSE };
+
+/* How a mode (enum sb_mode) ends a request. */
+enum sb_act sb_knobs_act(int mode);
 
 struct sb_case {      /* what a decision depends on */
     uint64_t number;  /* of this request, from 1 */
@@ -118,6 +135,13 @@ struct sb_fate {
 /* The fate of one well-formed request. Cannot fail. Order of precedence: status_all, outage,
  * reset_reused, rate, drop_before, error_not_taken, then what is taken. */
 struct sb_fate sb_knobs_decide(const struct sb_knobs *k, const struct sb_case *c);
+
+/* The fate of a look-up or login, `count` of them before it: status_all, outage, lookup_error. */
+struct sb_fate sb_knobs_decide_other(const struct sb_knobs *k, const struct sb_case *c,
+                                     uint64_t count);
+
+/* Uniform in [0,1) for receipt number `count`. */
+double sb_knobs_draw_receipt(const struct sb_knobs *k, uint64_t count);
 
 /* Latency in ms of request `number` that arrived `elapsed_s` after start. */
 double sb_knobs_latency(const struct sb_knobs *k, uint64_t number, double elapsed_s);

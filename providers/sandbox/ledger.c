@@ -12,6 +12,7 @@
 enum {
     FLAG_KEY_STRING = 1, /* key.string is set, not key.uuid */
     FLAG_TO_STRING = 2,  /* `to` is the address of a string */
+    FLAG_ONCE = 4,       /* sb_ledger_once was asked */
 };
 
 /* `to` as digits: the number itself below this bit, its digits' count above, '+' on top. */
@@ -151,6 +152,14 @@ void sb_ledger_clear(struct sb_ledger *l)
 const struct sb_totals *sb_ledger_totals(const struct sb_ledger *l)
 {
     return &l->totals;
+}
+
+bool sb_ledger_once(struct sb_entry *e)
+{
+    bool first = !(e->flags & FLAG_ONCE);
+
+    e->flags |= FLAG_ONCE;
+    return first;
 }
 
 size_t sb_ledger_count(const struct sb_ledger *l)

@@ -78,6 +78,9 @@ enum sb_taken { SB_TAKEN_FIRST, SB_TAKEN_AGAIN, SB_TAKEN_REPLAY };
 enum sb_taken sb_ledger_take(struct sb_ledger *l, struct sb_entry *e, int64_t now_ms,
                              int64_t window_ms, uint64_t vendor_no);
 
+/* True the first time it is asked about this entry: for fates that befall a message once. */
+bool sb_ledger_once(struct sb_entry *e);
+
 /* Entries in order of first sight: 0 <= i < count, delivered or not. */
 size_t sb_ledger_count(const struct sb_ledger *l);
 struct sb_entry *sb_ledger_at(const struct sb_ledger *l, size_t i);

@@ -13,6 +13,7 @@
 #include "providers/sandbox/mix.h"
 #include "providers/sandbox/server.h"
 #include "providers/sandbox/state.h"
+#include "providers/sandbox/world.h"
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -22,18 +23,30 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 #define KEEP_TEXTS_MANY    1000000u /* --keep-texts without a number */
 #define KEEP_TEXTS_MAX     100000000u
 #define OPTIONS_MAX        64
+#define SETS_MAX           32
 
 struct options {
     struct sb_knobs knobs;
     char host[256];
     uint16_t port;
     uint64_t max_keys, keep_texts;
-    const char *ledger_file; /* borrowed from argv */
+    const char *ledger_file, *dialect; /* borrowed from argv, as are: */
+    const char *sets[SETS_MAX];
+    size_t sets_n;
     bool summary, help;
 };
 
 /* getopt's codes for options that are not knobs; a knob's code is KNOB_BASE + its index. */
-enum { OPT_LISTEN = 1, OPT_MAX_KEYS, OPT_KEEP_TEXTS, OPT_LEDGER_FILE, OPT_SUMMARY, OPT_HELP };
+enum {
+    OPT_LISTEN = 1,
+    OPT_MAX_KEYS,
+    OPT_KEEP_TEXTS,
+    OPT_LEDGER_FILE,
+    OPT_SUMMARY,
+    OPT_HELP,
+    OPT_DIALECT,
+    OPT_DIALECT_SET
+};
 enum { KNOB_BASE = 1000 };
 
 double sb_mono_exact_ms(void)
@@ -76,6 +89,8 @@ static void print_help(void)
            "  --max-keys N         keys remembered; then 507 answers (%u)\n"
            "  --keep-texts[=N]     deliveries whose text is kept (%u; %u without N)\n"
            "  --ledger-file PATH   append a line for each request\n"
+           "  --dialect NAME       speak as this vendor does (below); without it: POST /messages\n"
+           "  --dialect-set N=V    one of the dialect's settings\n"
            "  --summary            print the figures as one JSON line at the end\n"
            "  --help               this text\n\n"
            "Knobs (also live, with PUT /api/knobs):\n",
@@ -86,6 +101,7 @@ static void print_help(void)
             putchar(*c == '_' ? '-' : *c);
         printf(" %s\n", table[i].help);
     }
+    sb_world_help(stdout);
 }
 
 static int parse_count(const char *name, const char *s, uint64_t min, uint64_t max, uint64_t *ret,
@@ -144,6 +160,16 @@ static int take_option(struct options *o, int code, struct err *err)
     case OPT_HELP:
         o->help = true;
         return 0;
+    case OPT_DIALECT:
+        o->dialect = optarg;
+        return sb_dialect_find(optarg)
+                   ? 0
+                   : err_set(err, -EINVAL, "no dialect is called \"%s\"; see --help", optarg);
+    case OPT_DIALECT_SET:
+        if (o->sets_n >= SETS_MAX)
+            return err_set(err, -EINVAL, "dialect-set: at most %d", SETS_MAX);
+        o->sets[o->sets_n++] = optarg;
+        return 0;
     default:
         break;
     }
@@ -159,6 +185,8 @@ static void make_options(struct option longs[OPTIONS_MAX], char names[OPTIONS_MA
                                           {"max-keys", required_argument, NULL, OPT_MAX_KEYS},
                                           {"keep-texts", optional_argument, NULL, OPT_KEEP_TEXTS},
                                           {"ledger-file", required_argument, NULL, OPT_LEDGER_FILE},
+                                          {"dialect", required_argument, NULL, OPT_DIALECT},
+                                          {"dialect-set", required_argument, NULL, OPT_DIALECT_SET},
                                           {"summary", no_argument, NULL, OPT_SUMMARY},
                                           {"help", no_argument, NULL, OPT_HELP}};
     size_t n = sizeof(fixed) / sizeof(fixed[0]);
@@ -195,6 +223,8 @@ static int parse_options(struct options *o, int argc, char **argv, struct err *e
     }
     if (optind < argc)
         return err_set(err, -EINVAL, "unexpected argument \"%s\"", argv[optind]);
+    if (o->sets_n > 0 && !o->dialect)
+        return err_set(err, -EINVAL, "dialect-set needs a dialect");
     return sb_knobs_check(&o->knobs, err);
 }
 
@@ -248,6 +278,11 @@ static int sandbox_init(struct sandbox *sb, const struct options *o, struct err 
     sb->loop = ev_loop_new(EVFLAG_AUTO);
     if (!sb->loop)
         return err_set(err, -EIO, "could not start the event loop");
+    if (o->dialect) {
+        int rc = sb_world_new(sb, o->dialect, o->sets, o->sets_n, &sb->world, err);
+        if (rc < 0)
+            return rc;
+    }
     return sb_server_start(sb, err);
 }
 
@@ -256,6 +291,7 @@ static int sandbox_done(struct sandbox *sb, struct err *err)
     int rc = 0;
 
     sb_server_stop(sb);
+    sb->world = sb_world_free(sb->world);
     if (sb->log && fclose(sb->log) != 0)
         rc = err_set(err, -errno, "could not write the ledger file: %s", strerror(errno));
     if (sb->loop)

@@ -11,14 +11,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "providers/sandbox/world.h"
+
 #define TICK_S            0.001
 #define SLEEPERS_PER_TICK 1000u /* with more asleep, wakes are gathered over more ticks */
 #define HOUSEKEEPING_S    0.05
 #define CONNECTION_MEMORY 4096u
-#define IDLE_MAX          16384u /* request records kept for reuse */
-#define BODY_KEEP         4096u  /* a larger body buffer is not kept with them */
-#define ACCEPT_BATCH      256    /* connections taken in one turn */
-#define SPARE_FDS         64u    /* for files, epoll and the listener itself */
+#define DIALECT_MEMORY    (64u * 1024) /* with a dialect: a text may come in the query */
+#define IDLE_MAX          16384u       /* request records kept for reuse */
+#define BODY_KEEP         4096u        /* a larger body buffer is not kept with them */
+#define ACCEPT_BATCH      256          /* connections taken in one turn */
+#define SPARE_FDS         64u          /* for files, epoll and the listener itself */
 
 static void pump(struct sandbox *sb)
 {
@@ -221,7 +224,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
         r = req_new(sb, conn);
         if (!r)
             return MHD_NO;
-        r->route = sb_route_find(method, url, &r->tail);
+        r->method = method;
+        r->route = sb_route_find(sb, method, url, &r->tail);
         *req_cls = r;
         return MHD_YES;
     }
@@ -295,6 +299,23 @@ enum MHD_Result sb_req_answer(struct sb_req *r, int status, const char *body, si
     if (r->reason == SB_REPLAYED && status == 200)
         MHD_add_response_header(response, "Idempotency-Replay", "true");
     enum MHD_Result rc = MHD_queue_response(r->conn, (unsigned)status, response);
+    MHD_destroy_response(response);
+    return rc;
+}
+
+enum MHD_Result sb_req_reply(struct sb_req *r)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(r->reply->len, r->reply->body, MHD_RESPMEM_MUST_COPY);
+
+    if (!response)
+        return MHD_NO;
+    if (r->reply->type)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, r->reply->type);
+    for (size_t i = 0; i < r->reply->headers.n; i++)
+        MHD_add_response_header(response, r->reply->headers.v[i].name,
+                                r->reply->headers.v[i].value);
+    enum MHD_Result rc = MHD_queue_response(r->conn, (unsigned)r->reply->status, response);
     MHD_destroy_response(response);
     return rc;
 }
@@ -437,7 +458,8 @@ int sb_server_start(struct sandbox *sb, struct err *err)
     sb->daemon = MHD_start_daemon(flags, 0, NULL, NULL, on_request, sb, MHD_OPTION_NOTIFY_COMPLETED,
                                   on_completed, sb, MHD_OPTION_NOTIFY_CONNECTION, on_connection, sb,
                                   MHD_OPTION_CONNECTION_LIMIT, raise_fd_limit(),
-                                  MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
+                                  MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                                  (size_t)(sb->world ? DIALECT_MEMORY : CONNECTION_MEMORY),
                                   MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
     if (!sb->daemon)
         return err_set(err, -EIO, "could not start the HTTP library: %s", strerror(errno));

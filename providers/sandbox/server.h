@@ -22,12 +22,14 @@ struct sb_conn { /* one connection */
 };
 
 struct sb_route;
+struct sb_reply;
 
 struct sb_req { /* one request, from its first header to its last byte out */
     struct sandbox *sb;
     struct MHD_Connection *conn;
     struct sb_conn *link;
     const struct sb_route *route;
+    const char *method;
     const char *tail; /* what follows the route's prefix in the path; "" if nothing */
     char *body;
     size_t len, cap;
@@ -44,7 +46,9 @@ struct sb_req { /* one request, from its first header to its last byte out */
     enum sb_reason reason;
     int status;
     uint64_t vendor_no;
-    bool counted; /* in stats.in_air */
+    bool counted;           /* in stats.in_air */
+    bool held;              /* a receipt's answer may wake it */
+    struct sb_reply *reply; /* what a dialect answers; owned; NULL without one */
     struct sb_req *next_idle;
 };
 
@@ -84,7 +88,11 @@ void sb_req_reset(const struct sb_req *r);
 enum MHD_Result sb_req_answer(struct sb_req *r, int status, const char *body, size_t len,
                               const char *type);
 
-/* Called by server.c for each request line: the route, or NULL for 404. */
-const struct sb_route *sb_route_find(const char *method, const char *url, const char **ret_tail);
+/* Answers with r->reply as it is. */
+enum MHD_Result sb_req_reply(struct sb_req *r);
+
+/* Called by server.c for each request line; never NULL. */
+const struct sb_route *sb_route_find(const struct sandbox *sb, const char *method, const char *url,
+                                     const char **ret_tail);
 
 #endif

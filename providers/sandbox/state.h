@@ -31,6 +31,7 @@ struct sb_stats {
 
 struct sb_req;
 struct sb_wait;
+struct sb_world;
 
 struct sandbox {
     struct ev_loop *loop;
@@ -45,6 +46,7 @@ struct sandbox {
     uint64_t vendor_no;              /* of the latest delivery; survives a reset */
     int64_t start_ms;                /* monotonic */
     struct sb_wait *waits;           /* long polls, see wait.c */
+    struct sb_world *world;          /* the dialect spoken; NULL: none */
 
     /* server.c */
     struct MHD_Daemon *daemon;

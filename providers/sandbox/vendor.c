@@ -8,26 +8,20 @@
 #include "providers/sandbox/message.h"
 #include "providers/sandbox/mix.h"
 #include "providers/sandbox/wait.h"
-
-struct now { /* one request's arrival, read once */
-    int64_t mono_ms;
-    int64_t wall_us;
-    double elapsed_s;
-};
-
-struct key { /* borrowed text, not always NUL-terminated */
-    const char *text;
-    size_t len;
-};
+#include "providers/sandbox/world.h"
 
 size_t sb_vendor_id(const struct sandbox *sb, uint64_t vendor_no, char buf[SB_VENDOR_ID_MAX])
 {
+    const struct sb_msg *m = sb->world ? sb_store_at(sb->world->store, vendor_no) : NULL;
+
+    if (m)
+        return (size_t)snprintf(buf, SB_VENDOR_ID_MAX, "%s", m->ids[0]);
     return (size_t)snprintf(buf, SB_VENDOR_ID_MAX, "%" PRIx64 "-%" PRIu64, sb->instance, vendor_no);
 }
 
 /* --- reading ---------------------------------------------------------------------------- */
 
-static bool key_is_fine(const struct key *k)
+bool sb_key_is_fine(const struct sb_key *k)
 {
     if (k->len == 0 || k->len > SB_KEY_MAX)
         return false;
@@ -37,7 +31,7 @@ static bool key_is_fine(const struct key *k)
     return true;
 }
 
-static bool to_is_fine(const char *to)
+bool sb_to_is_fine(const char *to)
 {
     size_t len = strlen(to);
 
@@ -49,22 +43,22 @@ static bool to_is_fine(const char *to)
     return true;
 }
 
-static struct key key_of(const char *s)
+static struct sb_key key_of(const char *s)
 {
-    return (struct key){s, strlen(s)};
+    return (struct sb_key){s, strlen(s)};
 }
 
 /* The header first, then the body; a request without a key gets one of its own, so that it
  * can never be taken for a repeat of another. */
-static struct key choose_key(const struct sb_req *r, const struct sb_message *m, uint64_t number,
-                             char made[SB_KEY_MAX])
+static struct sb_key choose_key(const struct sb_req *r, const struct sb_message *m, uint64_t number,
+                                char made[SB_KEY_MAX])
 {
     const char *s = MHD_lookup_connection_value(r->conn, MHD_HEADER_KIND, "Idempotency-Key");
 
     if (s) {
-        struct key k = key_of(s);
+        struct sb_key k = key_of(s);
         if (k.len > 2 && s[0] == '"' && s[k.len - 1] == '"') /* a structured-field string */
-            k = (struct key){s + 1, k.len - 2};
+            k = (struct sb_key){s + 1, k.len - 2};
         return k;
     }
     if (m->key && *m->key)
@@ -86,7 +80,7 @@ static void record_delay(struct sandbox *sb, const struct sb_entry *e, double t_
 }
 
 static void deliver(struct sb_req *r, struct sb_entry *e, const struct sb_message *m,
-                    const struct now *now)
+                    const struct sb_now *now)
 {
     struct sandbox *sb = r->sb;
     const struct sb_knobs *k = &sb->knobs;
@@ -117,14 +111,14 @@ static void deliver(struct sb_req *r, struct sb_entry *e, const struct sb_messag
 
 /* --- deciding --------------------------------------------------------------------------- */
 
-static void set_fate(struct sb_req *r, enum sb_reason reason, enum sb_act act, int status)
+void sb_vendor_set_fate(struct sb_req *r, enum sb_reason reason, enum sb_act act, int status)
 {
     r->reason = reason;
     r->act = act;
     r->status = status;
 }
 
-static bool ends_with(const char *s, const char *tail)
+bool sb_ends_with(const char *s, const char *tail)
 {
     size_t a = strlen(s);
     size_t b = strlen(tail);
@@ -137,11 +131,11 @@ static bool refuse_message(struct sb_req *r, const struct sb_message *m, bool we
                            int noted)
 {
     if (!well_formed)
-        set_fate(r, SB_INVALID, SB_ACT_ANSWER, 400);
-    else if (ends_with(m->to, r->sb->knobs.reject_last))
-        set_fate(r, SB_REJECTED, SB_ACT_ANSWER, 400);
+        sb_vendor_set_fate(r, SB_INVALID, SB_ACT_ANSWER, 400);
+    else if (sb_ends_with(m->to, r->sb->knobs.reject_last))
+        sb_vendor_set_fate(r, SB_REJECTED, SB_ACT_ANSWER, 400);
     else if (noted < 0)
-        set_fate(r, SB_FULL, SB_ACT_ANSWER, 507);
+        sb_vendor_set_fate(r, SB_FULL, SB_ACT_ANSWER, 507);
     else
         return false;
     return true;
@@ -149,12 +143,12 @@ static bool refuse_message(struct sb_req *r, const struct sb_message *m, bool we
 
 /* Decides and, where the message is taken, delivers. True when the action has to wait for
  * the sampled latency. */
-static bool decide(struct sb_req *r, uint64_t number, const struct now *now,
-                   const struct sb_message *m, struct key key)
+static bool decide(struct sb_req *r, uint64_t number, const struct sb_now *now,
+                   const struct sb_message *m, struct sb_key key)
 {
     struct sandbox *sb = r->sb;
     struct sb_entry *e = NULL;
-    bool well_formed = m->to && to_is_fine(m->to) && m->text && key_is_fine(&key);
+    bool well_formed = m->to && sb_to_is_fine(m->to) && m->text && sb_key_is_fine(&key);
     int noted = 0;
     const struct sb_case c = {
         .number = number,
@@ -173,7 +167,7 @@ static bool decide(struct sb_req *r, uint64_t number, const struct now *now,
                                                     .body_hash = sb_hash(r->body, r->len)},
                                &e);
     const struct sb_fate fate = sb_knobs_decide(&sb->knobs, &c);
-    set_fate(r, fate.reason, fate.act, fate.status);
+    sb_vendor_set_fate(r, fate.reason, fate.act, fate.status);
     if (fate.reason != SB_THROTTLED && fate.reason != SB_OUTAGE && fate.reason != SB_STATUS_ALL)
         sb_meter_add(&sb->admitted, now->mono_ms);
     if (fate.take && refuse_message(r, m, well_formed, noted))
@@ -185,11 +179,11 @@ static bool decide(struct sb_req *r, uint64_t number, const struct now *now,
     return fate.delayed;
 }
 
-static void write_log(const struct sb_req *r, uint64_t number, const struct now *now,
-                      struct key key)
+void sb_vendor_log(const struct sb_req *r, uint64_t number, const struct sb_now *now,
+                   struct sb_key key)
 {
     static const char *const acts[] = {"", "hang", "reset", "close"};
-    bool shown = key_is_fine(&key);
+    bool shown = sb_key_is_fine(&key);
 
     if (!r->sb->log)
         return;
@@ -197,7 +191,7 @@ static void write_log(const struct sb_req *r, uint64_t number, const struct now 
             number, shown ? (int)key.len : 1, shown ? key.text : "-", sb_hash(r->body, r->len),
             sb_reason_name(r->reason));
     if (r->act == SB_ACT_ANSWER)
-        fprintf(r->sb->log, "%d\n", r->status);
+        fprintf(r->sb->log, "%d\n", r->reply ? r->reply->status : r->status);
     else
         fprintf(r->sb->log, "%s\n", acts[r->act]);
 }
@@ -229,6 +223,11 @@ static enum MHD_Result answer(struct sb_req *r)
     char id[SB_VENDOR_ID_MAX];
     int len;
 
+    if (r->reply) {
+        if (r->counted)
+            sb->stats.answered[r->reply->status % SB_STATUS_MAX]++;
+        return sb_req_reply(r);
+    }
     if (r->reason == SB_ACCEPTED || r->reason == SB_REPLAYED) {
         sb_vendor_id(sb, r->vendor_no, id);
         len = snprintf(body, sizeof(body), "{\"id\":\"%s\",\"status\":\"accepted\"}", id);
@@ -239,7 +238,7 @@ static enum MHD_Result answer(struct sb_req *r)
     return sb_req_answer(r, r->status, body, (size_t)len, NULL);
 }
 
-static enum MHD_Result act(struct sb_req *r)
+enum MHD_Result sb_vendor_act(struct sb_req *r)
 {
     struct sb_stats *s = &r->sb->stats;
 
@@ -261,7 +260,7 @@ static enum MHD_Result act(struct sb_req *r)
     return MHD_NO;
 }
 
-static double read_clocks(struct now *now, const struct sandbox *sb)
+double sb_vendor_clocks(struct sb_now *now, const struct sandbox *sb)
 {
     double exact_ms = sb_mono_exact_ms();
 
@@ -271,7 +270,7 @@ static double read_clocks(struct now *now, const struct sandbox *sb)
     return exact_ms;
 }
 
-static void count_arrival(struct sb_req *r, int64_t mono_ms)
+void sb_vendor_arrive(struct sb_req *r, int64_t mono_ms)
 {
     struct sb_stats *s = &r->sb->stats;
 
@@ -288,24 +287,24 @@ enum MHD_Result sb_vendor_serve(struct sb_req *r)
 {
     struct sandbox *sb = r->sb;
     struct sb_message m;
-    struct now now;
+    struct sb_now now;
     char made[SB_KEY_MAX];
 
     if (r->woken)
-        return act(r);
-    double exact_ms = read_clocks(&now, sb);
-    count_arrival(r, now.mono_ms);
+        return sb_vendor_act(r);
+    double exact_ms = sb_vendor_clocks(&now, sb);
+    sb_vendor_arrive(r, now.mono_ms);
     uint64_t number = sb->stats.requests;
     sb_message_parse(r->body, r->len,
                      MHD_lookup_connection_value(r->conn, MHD_HEADER_KIND, "Content-Type"), &m);
-    struct key key = choose_key(r, &m, number, made);
+    struct sb_key key = choose_key(r, &m, number, made);
     bool wait = decide(r, number, &now, &m, key);
     sb->stats.by_reason[r->reason]++;
-    write_log(r, number, &now, key);
+    sb_vendor_log(r, number, &now, key);
     sb_message_done(&m);
     double latency = wait ? sb_knobs_latency(&sb->knobs, number, now.elapsed_s) : 0;
     if (latency <= 0 || r->act == SB_ACT_HANG)
-        return act(r);
+        return sb_vendor_act(r);
     return sb_req_sleep(r, (int64_t)ceil(exact_ms + latency), false);
 }
 
