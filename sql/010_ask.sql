@@ -238,7 +238,7 @@ BEGIN
   ), asks AS (
     INSERT INTO postrider.ask AS a (message_id, provider, ask_at)
     SELECT v.id, v.provider, v_now + v.ask_ms * interval '1 millisecond'
-      FROM moved AS v WHERE v.state = 'unknown' AND v.ask_ms IS NOT NULL AND v.provider IS NOT NULL
+      FROM moved AS v WHERE v.state = 'unknown' AND v.ask_ms >= 0 AND v.provider IS NOT NULL
     ON CONFLICT (message_id) DO UPDATE
        SET provider = excluded.provider, ask_at = excluded.ask_at, tries = 0, misses = 0
   ), refs AS (

@@ -94,6 +94,33 @@ static struct decision try_again(const struct policy *p, const struct view *v, i
                 reason);
 }
 
+static bool can_ask(const struct policy *p, const struct capability *cap, const struct view *v)
+{
+    return !roams(p) &&
+           (cap->asking == ASKING_BY_KEY || (cap->asking == ASKING_BY_ID && v->has_vendor_id));
+}
+
+/* The vendor may still be reading a request whose call has ended here, and what it took is not
+ * seen by a look-up at once. */
+static int64_t quiet_ms(const struct capability *cap)
+{
+    return sat_add(cap->call_ms, cap->ask_delay_ms);
+}
+
+/* Where late is worse than double, an answer has to come while half of the life is left. */
+static bool ask_in_time(const struct policy *p, const struct capability *cap, const struct view *v)
+{
+    return p->on_unknown != ON_UNKNOWN_RESEND ||
+           quiet_ms(cap) < sat_sub(v->expires_ms, v->now_ms) / 2;
+}
+
+static struct decision asking(const struct capability *cap, struct decision d)
+{
+    d.ask = true;
+    d.ask_ms = quiet_ms(cap);
+    return d;
+}
+
 static struct decision in_doubt(const struct policy *p, const struct capability *cap,
                                 const struct view *v)
 {
@@ -106,6 +133,8 @@ static struct decision in_doubt(const struct policy *p, const struct capability 
     if (!roams(p) && within_window(cap, since, v->now_ms) &&
         (d.state != MSG_PENDING || within_window(cap, since, d.due_ms)))
         return d;
+    if (can_ask(p, cap, v) && ask_in_time(p, cap, v))
+        return final(v, MSG_UNKNOWN, doubts, "asking the vendor");
     if (p->on_unknown != ON_UNKNOWN_RESEND)
         return final(v, MSG_UNKNOWN, doubts, "outcome unknown");
     d = try_again(p, v, doubts, -1, "resend after doubt");
@@ -167,7 +196,8 @@ struct decision decide(const struct policy *policy, const struct capability *cap
     }
     if (roams(policy))
         d.pinned = false;
-    return d;
+    /* However it came to be in doubt for good: what can be asked is asked. */
+    return d.state == MSG_UNKNOWN && can_ask(policy, cap, view) ? asking(cap, d) : d;
 }
 
 bool decide_dispatch(const struct policy *policy, const struct capability *cap,
@@ -175,14 +205,19 @@ bool decide_dispatch(const struct policy *policy, const struct capability *cap,
 {
     if (view->now_ms >= view->expires_ms) {
         *ret_decision = wait(view, returned(view), view->doubts, 0, "expired before the call");
+        if (ret_decision->state == MSG_UNKNOWN && can_ask(policy, cap, view))
+            *ret_decision = asking(cap, *ret_decision);
         return false;
     }
     /* A first counted attempt with a doubt behind it is an operator's retry: allowed by hand. */
-    if (view->doubts == 0 || view->attempts <= 1 || policy->on_unknown == ON_UNKNOWN_RESEND ||
+    if (view->doubts == 0 || view->attempts <= 1 || view->asked ||
+        policy->on_unknown == ON_UNKNOWN_RESEND ||
         within_window(cap, view->doubt_since_ms, view->now_ms))
         return true;
     *ret_decision = final(view, MSG_UNKNOWN, view->doubts, "key window over");
     ret_decision->attempts = view->attempts - 1;
+    if (can_ask(policy, cap, view))
+        *ret_decision = asking(cap, *ret_decision);
     return false;
 }
 
@@ -205,6 +240,87 @@ struct decision decide_unstorable(const struct view *view)
     return final(view, MSG_UNKNOWN, view->doubts < INT_MAX ? view->doubts + 1 : INT_MAX,
                  "outcome could not be stored");
 }
+
+/* ---- asking ---- */
+
+enum { ASK_PAUSE_MIN_MS = 1000, ASK_PAUSE_MAX_MS = 15 * 60 * 1000 };
+
+static bool nothing_left(const struct capability *cap, const struct ask_view *v, int64_t wait_ms)
+{
+    return v->tries >= ASK_TRIES ||
+           (cap->ask_window_ms > 0 &&
+            sat_sub(sat_add(v->now_ms, wait_ms), v->doubt_since_ms) >= cap->ask_window_ms);
+}
+
+static struct ask_decision ask_again(const struct capability *cap, const struct ask_view *v,
+                                     int misses, int64_t retry_after_ms, const char *reason)
+{
+    int64_t base = cap->ask_delay_ms > ASK_PAUSE_MIN_MS ? cap->ask_delay_ms : ASK_PAUSE_MIN_MS;
+    int64_t most = base > ASK_PAUSE_MAX_MS ? base : ASK_PAUSE_MAX_MS;
+    struct ask_decision d = {.next = ASK_AGAIN, .misses = misses, .reason = reason};
+
+    d.again_ms = backoff_ms(base, most, v->tries > 0 ? (uint32_t)v->tries : 1u, v->jitter);
+    if (d.again_ms < base)
+        d.again_ms = base; /* jitter never undercuts the visibility delay */
+    if (retry_after_ms > d.again_ms)
+        d.again_ms = retry_after_ms < most ? retry_after_ms : most;
+    if (nothing_left(cap, v, d.again_ms)) {
+        d.next = ASK_STOP;
+        d.again_ms = 0;
+    }
+    return d;
+}
+
+static bool may_send_again(const struct policy *p, const struct ask_view *v)
+{
+    return p->on_unknown != ON_UNKNOWN_HOLD && !v->canceled && v->now_ms < v->expires_ms &&
+           v->attempts < p->max_attempts && v->calls < p->max_calls;
+}
+
+static struct ask_decision never_seen(const struct policy *p, const struct capability *cap,
+                                      const struct ask_view *v)
+{
+    int misses = v->misses < INT_MAX ? v->misses + 1 : INT_MAX;
+    int needed = p->on_unknown == ON_UNKNOWN_RESEND ? 1 : 2;
+
+    if (misses < needed)
+        return ask_again(cap, v, misses, -1, NULL);
+    if (cap->absence_proves)
+        return (struct ask_decision){.next = ASK_NOT_TAKEN, .misses = misses};
+    if (may_send_again(p, v))
+        return (struct ask_decision){
+            .next = ASK_RESEND, .misses = misses, .reason = "not found, sent again"};
+    return ask_again(cap, v, misses, -1, "not found");
+}
+
+struct ask_decision decide_ask(const struct policy *policy, const struct capability *cap,
+                               const struct ask_view *view, enum finding finding,
+                               int64_t retry_after_ms)
+{
+    struct ask_decision d = {.misses = view->misses};
+
+    switch (finding) {
+    case FINDING_HAS_IT:
+        d.next = ASK_ACCEPTED;
+        return d;
+    case FINDING_REFUSED_IT:
+        d.next = ASK_REJECTED;
+        return d;
+    case FINDING_NEVER_SEEN:
+        return never_seen(policy, cap, view);
+    case FINDING_CANNOT_SAY:
+    case FINDING_MAX_:
+    default:
+        break;
+    }
+    if (policy->on_unknown == ON_UNKNOWN_RESEND && view->tries >= 2 && may_send_again(policy, view))
+        return (struct ask_decision){
+            .next = ASK_RESEND, .misses = view->misses, .reason = "no answer, sent again"};
+    return ask_again(cap, view, view->misses, retry_after_ms,
+                     view->misses > 0 ? NULL : "the vendor cannot say yet");
+}
+
+/* ---- the fold ---- */
 
 enum fold fold_attempts(const enum outcome *outcomes, unsigned n)
 {

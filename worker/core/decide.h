@@ -29,11 +29,21 @@ struct policy {
     bool cross_vendor_resend; /* after a doubt another vendor may be tried; only with resend */
 };
 
+enum asking {
+    ASKING_NONE = 0,
+    ASKING_BY_KEY, /* our key, or a list compared with the message: nothing else is needed */
+    ASKING_BY_ID,  /* only where the vendor's id is known all the same */
+};
+
 /* What the vendor of this attempt can prove. */
 struct capability {
     bool dedup;
     int64_t dedup_window_ms; /* how long it remembers a key */
     int64_t call_ms;         /* longest a call may last: a resend must end inside the window */
+    enum asking asking;
+    bool absence_proves;   /* "never seen" proves that it was not taken */
+    int64_t ask_delay_ms;  /* how long a taken message may stay unseen by a look-up */
+    int64_t ask_window_ms; /* how long it stays visible; 0: for ever */
 };
 
 struct view {
@@ -44,6 +54,8 @@ struct view {
     int64_t expires_ms;
     int64_t doubt_since_ms; /* start of the first attempt in doubt; unused while doubts == 0 */
     int64_t started_ms;     /* start of the attempt judged now */
+    bool has_vendor_id;     /* the vendor's id is known, though not what became of it */
+    bool asked;             /* the vendor was asked about every doubt, and has not seen it */
     double jitter;          /* in [0, 1), the caller's */
 };
 
@@ -54,6 +66,8 @@ struct decision {
     int doubts;
     bool pinned;             /* the next attempt must go to the same vendor */
     bool possible_duplicate; /* the next attempt may double the message: count it */
+    bool ask;                /* with MSG_UNKNOWN: the vendor is to be asked ... */
+    int64_t ask_ms;          /* ... after so long */
     const char *reason;      /* static; a word or two a program can compare; NULL with sent */
 };
 
@@ -76,6 +90,50 @@ struct decision decide_back(const struct view *view);
 struct decision decide_unfit(const struct view *view, const char *reason);
 /* What became of it cannot be stored: one more doubt, and nothing follows by itself. */
 struct decision decide_unstorable(const struct view *view);
+
+/* What a look-up found. */
+enum finding {
+    FINDING_CANNOT_SAY = 0, /* proves nothing */
+    FINDING_HAS_IT,
+    FINDING_REFUSED_IT, /* on record there as refused */
+    FINDING_NEVER_SEEN,
+    FINDING_MAX_
+};
+
+struct ask_view {
+    int tries;  /* look-ups of this doubt, this one included */
+    int misses; /* earlier ones that said: never seen */
+    int attempts, calls;
+    int64_t now_ms, expires_ms, doubt_since_ms;
+    bool canceled; /* by a person, while in doubt: never sent again */
+    double jitter;
+};
+
+enum ask_next {
+    ASK_AGAIN = 0, /* after again_ms */
+    ASK_ACCEPTED,  /* late news: the attempt was taken */
+    ASK_REJECTED,  /* late news: it was refused */
+    ASK_NOT_TAKEN, /* late news: it was proven not taken */
+    ASK_RESEND,    /* not proven, but asked for as the kind wants: another send */
+    ASK_STOP,      /* nothing more can be learnt: unknown, until a receipt or a person */
+};
+
+struct ask_decision {
+    enum ask_next next;
+    int64_t again_ms;
+    int misses;
+    const char *reason; /* NULL: keeps the one it has */
+};
+
+/* After a look-up. A "never seen" counts the second time, one visibility delay after the first,
+ * because a slow worker or gateway may still have been writing; for `resend`, where late is worse
+ * than double, the first time. It proves something only where the vendor says so: else `hold`
+ * keeps the label, `ask` and `resend` send again while attempts and life last. A vendor that cannot
+ * say is asked ASK_TRIES times, further and further apart. `retry_after_ms` < 0: none named. */
+enum { ASK_TRIES = 12 };
+struct ask_decision decide_ask(const struct policy *policy, const struct capability *cap,
+                               const struct ask_view *view, enum finding finding,
+                               int64_t retry_after_ms);
 
 /* The fold itself, over closed attempts in any order. */
 enum fold {

@@ -28,10 +28,12 @@ enum claim_col {
     COL_LIFE_MS,
     COL_DOUBT_AGE_MS,
     COL_EXPIRES_MS,
-    COL_DUE
+    COL_DUE,
+    COL_ASKED,
+    COL_VALIDITY_MS
 };
 
-struct ask { /* a claim under way */
+struct claiming { /* a claim under way */
     struct engine *e;
     struct lane *lane;
     struct vendor *vendor;
@@ -87,7 +89,7 @@ static void copy_uuid(char out[UUID_LEN + 1], const char *text)
 }
 
 /* A version 7 UUID begins with its milliseconds: twelve hex digits and a dash among them. */
-static int64_t created_of(const char *id)
+int64_t uuid_created_ms(const char *id)
 {
     int64_t ms = 0;
 
@@ -102,7 +104,7 @@ static int64_t created_of(const char *id)
     return ms;
 }
 
-static struct msg *msg_from_row(const struct ask *ask, const struct pg_result *r, size_t row)
+static struct msg *msg_from_row(const struct claiming *ask, const struct pg_result *r, size_t row)
 {
     struct engine *e = ask->e;
     struct msg *m = calloc(1, sizeof(*m));
@@ -125,8 +127,10 @@ static struct msg *msg_from_row(const struct ask *ask, const struct pg_result *r
     m->doubts = (int)pg_i64(r, row, COL_DOUBTS);
     m->expires = boot_of(r, row, COL_LIFE_MS, ask->t0, 1);
     m->doubt_since = boot_of(r, row, COL_DOUBT_AGE_MS, ask->t0, -1);
-    m->created_ms = created_of(m->id);
+    m->created_ms = uuid_created_ms(m->id);
     m->expires_ms = pg_i64(r, row, COL_EXPIRES_MS);
+    m->asked = pg_bool(r, row, COL_ASKED);
+    m->validity_ms = pg_i64(r, row, COL_VALIDITY_MS);
     return m;
 }
 
@@ -171,7 +175,7 @@ static void hand_over(struct engine *e, struct lane *lane, struct batch *b, stru
 }
 
 /* All rows of a claim, or none of them: then the claim is given back whole. */
-static int take_rows(struct ask *ask, const struct pg_result *r, size_t rows)
+static int take_rows(struct claiming *ask, const struct pg_result *r, size_t rows)
 {
     struct engine *e = ask->e;
     struct batch *b = calloc(1, sizeof(*b));
@@ -212,14 +216,14 @@ static void move_bound(struct lane *lane, const struct pg_result *r, size_t trai
     lane->after_id = strdup(pg_text(r, trailer, COL_ID));
 }
 
-static void on_claimed_rows(struct ask *ask, const struct pg_result *r)
+static void on_claimed_rows(struct claiming *ask, const struct pg_result *r)
 {
     struct engine *e = ask->e;
     struct lane *lane = ask->lane;
     size_t rows = pg_rows(r);
     int64_t picked;
 
-    if (rows == 0 || pg_cols(r) <= COL_DUE) {
+    if (rows == 0 || pg_cols(r) <= COL_VALIDITY_MS) {
         claim_lost(e, ask->token);
         return;
     }
@@ -241,7 +245,7 @@ static void on_claimed_rows(struct ask *ask, const struct pg_result *r)
 
 static void on_claimed(void *arg, enum pg_end end, const struct pg_result *r)
 {
-    struct ask *ask = arg;
+    struct claiming *ask = arg;
     struct engine *e = ask->e;
 
     if (end == PG_COMMITTED && pg_rows(r) > 1)
@@ -295,7 +299,7 @@ static unsigned room_for(const struct engine *e, const struct lane *lane, const 
     double share = reserved_above(e, lane->no);
     unsigned all = less_reserve((unsigned)e->setup.config->in_flight, share);
     unsigned used = e->in_hand + asked_in_all(e);
-    unsigned allowed = breaker_allowed(&v->breaker, now);
+    unsigned allowed = vendor_allowed(v, now);
     unsigned theirs = (unsigned)v->conf->in_flight;
     unsigned room;
 
@@ -357,7 +361,7 @@ static size_t open_vendors(const struct engine *e, int64_t now, const char **ret
     size_t n = 0;
 
     for (size_t i = 0; i < e->setup.n && n < max; i++) {
-        if (breaker_allowed(&e->setup.vendors[i]->breaker, now) > 0)
+        if (vendor_allowed(e->setup.vendors[i], now) > 0)
             ret[n++] = e->setup.vendors[i]->conf->name;
     }
     return n;
@@ -368,7 +372,7 @@ static int ask(struct engine *e, struct lane *lane, const struct pick *pick, uns
 {
     struct pg *pg = e->doors[lane->wake ? DOOR_URGENT : DOOR_BULK].pg;
     struct pg_params *p;
-    struct ask *a;
+    struct claiming *a;
     const char *open[64];
     size_t n = open_vendors(e, now, open, 64);
     bool full = now - lane->full_at >= FULL_RANGE_EVERY_MS || !lane->after_due || !lane->after_id;
@@ -376,7 +380,7 @@ static int ask(struct engine *e, struct lane *lane, const struct pick *pick, uns
     a = calloc(1, sizeof(*a));
     if (!a)
         return -ENOMEM;
-    *a = (struct ask){e, lane, pick->vendor, e->tokens[0], now, limit};
+    *a = (struct claiming){e, lane, pick->vendor, e->tokens[0], now, limit};
     p = pg_params_new();
     pg_add_i64(p, a->token);
     pg_add_i64(p, e->worker_id);

@@ -53,6 +53,8 @@ static struct view view_of(const struct msg *m, int64_t now)
                          .expires_ms = m->expires,
                          .doubt_since_ms = m->doubt_since,
                          .started_ms = m->batch->t0,
+                         .has_vendor_id = m->vendor_id != NULL,
+                         .asked = m->asked,
                          .jitter = engine_jitter()};
 }
 
@@ -123,12 +125,31 @@ static enum outcome outcome_of(enum provider_outcome word)
     return (unsigned)word < PROVIDER_OUTCOME_MAX_ ? map[word] : OUTCOME_UNKNOWN;
 }
 
+/* A line each. Without memory for it the message has one id. */
+static char *joined(char **parts, size_t n)
+{
+    size_t size = 1;
+    char *text, *at;
+
+    for (size_t i = 0; i < n; i++)
+        size += strlen(parts[i]) + 1;
+    text = at = malloc(size);
+    for (size_t i = 0; text && i < n; i++) {
+        at = stpncpy(at, parts[i], size - (size_t)(at - text));
+        *at++ = '\n';
+    }
+    if (text)
+        at[-1] = '\0';
+    return text;
+}
+
 static void take_verdict(struct msg *m, struct plugin_verdict *verdict)
 {
     m->vendor_id = verdict->id;
     m->code = verdict->code;
     m->detail = verdict->detail;
     verdict->id = verdict->code = verdict->detail = NULL;
+    m->parts = verdict->parts_n > 1 ? joined(verdict->parts, verdict->parts_n) : NULL;
 }
 
 /* libcurl's words may quote the vendor's bytes, and have to be text the database takes. */
@@ -140,8 +161,9 @@ static char *cleaned(const char *words)
     return strdup(text);
 }
 
-/* Turns the call's evidence into an outcome; returns the vendor's wish in ms or -1. */
-static int64_t judge(struct msg *m, const struct http_result *r)
+/* Turns the call's evidence into an outcome; returns the vendor's wish in ms or -1. *ret_login: the
+ * vendor refused the login's token. */
+static int64_t judge(struct msg *m, const struct http_result *r, bool *ret_login)
 {
     struct evidence ev = {.permits = r->permits,
                           .complete = r->complete,
@@ -151,23 +173,19 @@ static int64_t judge(struct msg *m, const struct http_result *r)
     int64_t retry_after_ms = -1;
 
     if (r->permits > 0 && r->complete) {
-        struct provider_reply reply = {.status = r->status,
-                                       .complete = r->complete,
-                                       .headers_count = r->headers_count,
-                                       .body = r->body,
-                                       .body_len = r->body_len};
+        struct provider_reply reply = vendor_reply(r);
 
-        _Static_assert(sizeof(struct provider_header) == sizeof(struct http_header),
-                       "headers are handed through");
-        reply.headers = (const struct provider_header *)(const void *)r->headers;
         plugin_judge(m->vendor->plugin, &reply, clock_real_ms() / 1000, &verdict);
         ev.judged = true;
         ev.word = outcome_of(verdict.outcome);
+        *ret_login = verdict.login;
         retry_after_ms = verdict.retry_after_ms;
         if (verdict.fault)
             log_event(LOG_LEVEL_ERROR, "plugin_fault", "provider=%s fault=%s",
                       m->vendor->conf->name, verdict.fault);
         take_verdict(m, &verdict);
+        if (!*ret_login)
+            login_proven(m->vendor, m->token_generation);
     }
     m->outcome = classify(&ev);
     if (m->outcome != OUTCOME_ACCEPTED && !m->code && r->error[0] != '\0') {
@@ -191,6 +209,7 @@ static void on_done(void *arg, const struct http_result *r)
     struct engine *e = m->engine;
     struct vendor *v = m->vendor;
     int64_t now = clock_boot_ms(), retry_after_ms;
+    bool login = false;
     struct view view;
 
     if (r->complete)
@@ -207,7 +226,11 @@ static void on_done(void *arg, const struct http_result *r)
     }
     if (r->dirty || r->permits > 1)
         e->report.reuse_refused++;
-    retry_after_ms = judge(m, r);
+    retry_after_ms = judge(m, r, &login);
+    if (login && login_refused(e, v, m->token_generation)) {
+        give_back(e, m); /* with a fresh token it goes again; the call is counted */
+        return;
+    }
     if (m->outcome == OUTCOME_ACCEPTED && m->vendor_id && seen_twice(e, m))
         m->outcome = OUTCOME_UNKNOWN; /* R5: whose answer is it? */
     count_outcome(&v->outcomes, m->outcome);
@@ -236,24 +259,21 @@ static int call_vendor(struct msg *m, struct err *err)
                               .kind = m->kind_name,
                               .meta_json = m->meta,
                               .created_ms = m->created_ms,
-                              .expires_ms = m->expires_ms};
+                              .expires_ms = m->expires_ms,
+                              .id = m->id,
+                              .token = v->login.token,
+                              .validity_ms = m->validity_ms};
     struct plugin_request built = {0};
     struct http_request request;
     int rc = plugin_build(v->plugin, &pm, &built, err);
 
     if (rc < 0)
         return rc;
-    request = (struct http_request){.method = built.method,
-                                    .url = built.url,
-                                    .headers = built.headers,
-                                    .headers_count = built.headers_count,
-                                    .body = built.body,
-                                    .body_len = built.body_len,
-                                    .connect_timeout_ms = v->conf->connect_timeout_ms,
-                                    .timeout_ms = v->conf->timeout_ms,
-                                    .may_repeat = v->cap.dedup,
-                                    .may_start = may_start,
-                                    .arg = m};
+    m->token_generation = v->login.generation;
+    request = vendor_request(v, &built);
+    request.may_repeat = v->cap.dedup;
+    request.may_start = may_start;
+    request.arg = m;
     failpoint("call_unstarted");
     rc = http_start(v->pool, &request, on_done, &m->call, err);
     plugin_request_clear(&built);
@@ -315,8 +335,7 @@ static void begin(struct engine *e, struct msg *m, int64_t now)
 
 static bool has_slot(const struct vendor *v, int64_t now)
 {
-    return v->in_air < (unsigned)v->conf->in_flight &&
-           v->in_air < breaker_allowed(&v->breaker, now);
+    return v->in_air < (unsigned)v->conf->in_flight && v->in_air < vendor_allowed(v, now);
 }
 
 /* One message as far as it can go now: into the air, back, or into its vendor's waiting line. */
@@ -324,7 +343,7 @@ static void advance(struct engine *e, struct msg *m, int64_t now)
 {
     struct vendor *v = m->vendor;
 
-    if (e->draining || breaker_allowed(&v->breaker, now) == 0)
+    if (e->draining || vendor_allowed(v, now) == 0)
         give_back(e, m); /* the door was shut after the claim: let them wait in the table */
     else if (has_slot(v, now))
         begin(e, m, now);
@@ -337,7 +356,7 @@ static unsigned serve_waiting(struct engine *e, struct vendor *v, unsigned most,
     unsigned n = 0;
 
     while (n < most && v->waiting.n > 0 &&
-           (e->draining || has_slot(v, now) || breaker_allowed(&v->breaker, now) == 0)) {
+           (e->draining || has_slot(v, now) || vendor_allowed(v, now) == 0)) {
         advance(e, queue_pop(&v->waiting), now);
         n++;
     }

@@ -64,6 +64,7 @@ void msg_free(struct msg *m)
         free(m->vendor_id);
         free(m->code);
         free(m->detail);
+        free(m->parts);
         free(m);
     }
 }
@@ -364,6 +365,7 @@ static void stop(struct engine *e)
 {
     settle_log_unstored(e);
     late_log_unstored(e);
+    ask_close(e);
     window_close(e);
     house_close(e);
     for (int i = 0; i < LANES_MAX; i++) {
@@ -373,7 +375,7 @@ static void stop(struct engine *e)
     }
     while (e->retired) { /* as if all had ended */
         for (struct vendor *v = e->retired; v; v = v->next)
-            v->claimed = v->in_air = 0;
+            v->claimed = v->in_air = v->asking = 0, v->login.busy = false;
         setup_reap(e);
     }
     setup_close(&e->setup);

@@ -118,10 +118,10 @@ static char *caps_json(const struct vendor *v)
     /* Only numbers and words of ours: nothing in it needs escaping. */
     if (asprintf(&text,
                  "{\"dedup\": \"%s\", \"window_s\": %lld, \"timeout_ms\": %lld, "
-                 "\"askable\": %s}",
+                 "\"askable\": %s, \"keeps_ids\": %s}",
                  c->dedup < 3 ? dedup[c->dedup] : "none", (long long)(c->dedup_window_ms / 1000),
-                 (long long)v->conf->timeout_ms,
-                 c->ask != PROVIDER_ASK_NONE ? "true" : "false") < 0)
+                 (long long)v->conf->timeout_ms, v->cap.asking == ASKING_BY_KEY ? "true" : "false",
+                 vendor_keeps_ids(v) ? "true" : "false") < 0)
         return NULL;
     return text;
 }
@@ -371,6 +371,8 @@ void house_second(struct engine *e)
     keep_house(e, pg);
     claim_tokens(e);
     claim_release_lost(e);
+    login_turn(e);
+    ask_turn(e);
     late_turn(e);
     if (now >= e->sweep_at) {
         int64_t pause = engine_lease_ms(e) / 8;

@@ -48,6 +48,17 @@ struct kind {
     bool wake;
 };
 
+struct login {   /* a vendor's token, where it wants one */
+    char *token; /* NULL: none */
+    uint64_t generation;
+    int64_t expires, renew; /* boot; 0: not by time */
+    int64_t again;          /* boot: not before */
+    unsigned fails;
+    bool proven; /* accepted at least once since it was granted */
+    bool busy;
+    struct engine *engine;
+};
+
 /* One provider of one configuration. A reload makes new ones; the old live on until their last
  * call has ended, so that a message in the air keeps the rules it left with. */
 struct vendor {
@@ -62,6 +73,9 @@ struct vendor {
     struct report_outcomes outcomes;
     struct histogram call;
     int64_t possible_duplicates;
+    struct login login;
+    unsigned asking; /* look-ups under way */
+    struct report_findings findings;
     struct vendor *next;    /* in the list of the retired */
     struct config *last_of; /* the first of a retired generation frees its config */
 };
@@ -102,6 +116,9 @@ struct msg {
     int attempts, calls, doubts;
     int64_t expires, doubt_since;   /* boot */
     int64_t created_ms, expires_ms; /* epoch, the database's */
+    int64_t validity_ms;            /* life left when it was first claimed: frozen (R2) */
+    bool asked;                     /* about every doubt: not seen by the vendor */
+    uint64_t token_generation;      /* of the login its request was built with */
     bool gate_shut;                 /* our own gate said no: not the vendor's fault */
     /* how it ended */
     bool called;      /* a request left */
@@ -111,6 +128,7 @@ struct msg {
     enum outcome outcome;
     struct decision decision;
     char *vendor_id, *code, *detail;
+    char *parts; /* ids of its parts, a line each; NULL: one id or none */
     const char *phase;
 };
 
@@ -211,6 +229,11 @@ struct engine {
     struct reading *late_reading; /* under way */
     struct seen_id *seen;
 
+    /* asking */
+    bool asks_busy;            /* being fetched, or stored */
+    unsigned asks_open;        /* look-ups under way */
+    struct inquiry *inquiries; /* all of them, and those waiting to be stored */
+
     /* sweeping */
     struct sweep_guard guard;
     bool sweep_busy;
@@ -248,6 +271,25 @@ struct vendor *setup_find(const struct engine *e, const char *name);
 struct vendor *setup_route(const struct engine *e, const struct kind *k, int64_t now);
 void engine_reload(struct engine *e);
 
+/* vendor.c */
+int vendor_open(struct engine *e, const struct config *config, const struct config_provider *conf,
+                struct vendor **ret, struct err *err);
+struct vendor *vendor_free(struct vendor *v);
+void vendor_inherit(struct vendor *v, const struct vendor *old);
+unsigned vendor_allowed(const struct vendor *v, int64_t now); /* calls that may be in the air */
+bool vendor_keeps_ids(const struct vendor *v); /* its message ids have to be found again */
+struct http_request vendor_request(const struct vendor *v, const struct plugin_request *built);
+struct provider_reply vendor_reply(const struct http_result *r);
+
+/* login.c */
+void login_turn(struct engine *e);
+void login_done(struct login *l);
+bool login_ready(const struct vendor *v, int64_t now);
+/* The vendor refused the token of that generation. True: a fresh one is on its way, so the message
+ * may be sent again; false: it is the fresh one that was refused. */
+bool login_refused(struct engine *e, struct vendor *v, uint64_t generation);
+void login_proven(struct vendor *v, uint64_t generation);
+
 /* kinds.c */
 void kinds_load(struct engine *e);
 int kinds_check(const struct engine *e, struct err *err);
@@ -256,6 +298,7 @@ void kinds_free(struct engine *e);
 /* claim.c */
 void claim_turn(struct engine *e); /* starts what claims may start now */
 bool claim_wanted(struct engine *e);
+int64_t uuid_created_ms(const char *id); /* of a version 7 UUID: Unix epoch */
 void batch_settled(struct engine *e, struct batch *b, unsigned n);
 
 /* token.c */
@@ -281,9 +324,16 @@ void settle_done(struct engine *e, int64_t token);
 
 /* late.c */
 void late_push(struct engine *e, const struct msg *m);
+/* News of an attempt from elsewhere: a look-up, a receipt. Texts are copied, NULL: none. */
+void late_news(struct engine *e, const char *id, int64_t token, enum outcome outcome,
+               const char *vendor_id, const char *code, const char *detail, const char *phase);
 void late_turn(struct engine *e);
 void late_log_unstored(struct engine *e);
 bool seen_twice(struct engine *e, const struct msg *m); /* notes the id; true when another has it */
+
+/* ask.c */
+void ask_turn(struct engine *e);
+void ask_close(struct engine *e);
 
 /* sweep.c */
 void sweep_turn(struct engine *e);

@@ -81,7 +81,7 @@ int kinds_check(const struct engine *e, struct err *err)
              j++) {
             const struct vendor *v = k->route ? setup_find(e, k->route[j]) : e->setup.vendors[j];
 
-            if (v && !v->cap.dedup) {
+            if (v && !v->cap.dedup && v->cap.asking != ASKING_BY_KEY) {
                 err_set(err, -EINVAL,
                         "kind \"%s\" says on_unknown ask, but provider \"%s\" can neither be "
                         "asked nor de-duplicates",

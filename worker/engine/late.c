@@ -64,22 +64,28 @@ static void enqueue(struct engine *e, struct late *l)
     e->late_tail = &l->next;
 }
 
-void late_push(struct engine *e, const struct msg *m)
+void late_news(struct engine *e, const char *id, int64_t token, enum outcome outcome,
+               const char *vendor_id, const char *code, const char *detail, const char *phase)
 {
     struct late *l = calloc(1, sizeof(*l));
 
-    log_event(LOG_LEVEL_WARN, "late_news", "id=%s token=%lld outcome=%s", m->id,
-              (long long)m->batch->token, outcome_name(m->outcome));
     if (!l)
         return;
-    memcpy(l->id, m->id, sizeof(l->id));
-    l->token = m->batch->token;
-    l->outcome = m->outcome;
-    l->vendor_id = m->vendor_id ? strdup(m->vendor_id) : NULL;
-    l->code = m->code ? strdup(m->code) : NULL;
-    l->detail = m->detail ? strdup(m->detail) : NULL;
-    l->phase = m->phase;
+    memcpy(l->id, id, sizeof(l->id));
+    l->token = token;
+    l->outcome = outcome;
+    l->vendor_id = vendor_id ? strdup(vendor_id) : NULL;
+    l->code = code ? strdup(code) : NULL;
+    l->detail = detail ? strdup(detail) : NULL;
+    l->phase = phase;
     enqueue(e, l);
+}
+
+void late_push(struct engine *e, const struct msg *m)
+{
+    log_event(LOG_LEVEL_WARN, "late_news", "id=%s token=%lld outcome=%s", m->id,
+              (long long)m->batch->token, outcome_name(m->outcome));
+    late_news(e, m->id, m->batch->token, m->outcome, m->vendor_id, m->code, m->detail, m->phase);
 }
 
 /* ---- one vendor id on two messages ---- */
@@ -323,6 +329,8 @@ static void on_read(void *arg, enum pg_end end, const struct pg_result *r)
             enqueue(e, rd->items[i]);
     }
     free(rd);
+    if (end == PG_COMMITTED)
+        late_turn(e); /* many may have come together */
 }
 
 void late_turn(struct engine *e)

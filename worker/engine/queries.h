@@ -1,5 +1,5 @@
 /* queries.h - every statement a worker sends. What each does stands beside its function in
- * sql/004_claim.sql to sql/009_kinds.sql; here is why and when it is sent. */
+ * sql/004_claim.sql to sql/010_ask.sql; here is why and when it is sent. */
 #ifndef POSTRIDER_ENGINE_QUERIES_H
 #define POSTRIDER_ENGINE_QUERIES_H
 
@@ -18,7 +18,7 @@
 #define QUERY_SETTLE_SENT "SELECT * FROM postrider.settle_sent($1, $2, $3, $4)"
 #define QUERY_SETTLE                                                                               \
     "SELECT * FROM postrider.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, " \
-    "$15, $16)"
+    "$15, $16, $17, $18)"
 #define QUERY_CLAIMS_DONE "SELECT postrider.claims_done($1)"
 
 /* R11: a claim whose COMMIT answer was lost is not ours; it goes back unsent. */
@@ -34,6 +34,11 @@
     "SELECT postrider.late_write($1::uuid, $2, $3, $4::int, $5, $6, $7::int, $8, $9, $10, $11, "   \
     "$12, $13, $14, $15)"
 #define QUERY_WITHDRAW "SELECT postrider.withdraw($1, $2)"
+
+/* Asking: doubts that are due, what follows an answer, and whose a message of the vendor's is. */
+#define QUERY_ASK_TAKE  "SELECT * FROM postrider.ask_take($1, $2, $3::int, $4)"
+#define QUERY_ASK_STORE "SELECT postrider.ask_store($1, $2, $3, $4, $5, $6, $7)"
+#define QUERY_OWN_ID    "SELECT postrider.own_id($1::uuid, $2, $3)"
 
 /* House-keeping: rules, partitions ahead, counters, a sign of life, the dashboard's figures. */
 /* A row for each lane in which messages of a kind may wait: the kind's own first (column 11 false),

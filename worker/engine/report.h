@@ -41,6 +41,10 @@ double histogram_quantile_ms(const struct histogram *h, double q);
 /* ---- the snapshot ---- */
 
 /* What attempts proved (design §2). */
+struct report_findings { /* of look-ups */
+    int64_t has_it, refused_it, never_seen, cannot_say;
+};
+
 struct report_outcomes {
     uint64_t accepted, rejected, throttled, held, unreached, refused, unknown;
 };

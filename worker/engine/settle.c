@@ -28,7 +28,8 @@ struct storing { /* one settle under way */
 static bool is_common(const struct msg *m)
 {
     return m->has_outcome && m->outcome == OUTCOME_ACCEPTED && m->decision.state == MSG_SENT &&
-           m->attempts <= 1 && m->calls == 1 && m->doubts == 0 && !m->swept && m->tries == 0;
+           m->attempts <= 1 && m->calls == 1 && m->doubts == 0 && !m->parts && !m->swept &&
+           m->tries == 0;
 }
 
 /* Counts from the moment nothing is being stored: the busier the database, the larger the
@@ -292,6 +293,8 @@ static struct pg_params *params_of(const struct storing *s)
     } else {
         add_full(&c, clock_boot_ms());
         pg_add_i64_array(c.p, s->done, s->done_n);
+        LONGS(&c, m->decision.ask ? m->decision.ask_ms : -1);
+        TEXTS(&c, m->parts);
     }
     free(c.texts);
     free(c.longs);

@@ -8,54 +8,6 @@
 #include "worker/io/log.h"
 #include "worker/io/sdnotify.h"
 
-enum { REPLY_CAP = 64 * 1024 };
-
-static struct vendor *vendor_free(struct vendor *v)
-{
-    if (v) {
-        http_pool_free(v->pool);
-        plugin_close(v->plugin);
-        free(v);
-    }
-    return NULL;
-}
-
-static int vendor_open(struct engine *e, const struct config *config,
-                       const struct config_provider *conf, struct vendor **ret, struct err *err)
-{
-    struct http_options options = {.max_calls = (unsigned)conf->in_flight,
-                                   .body_cap = REPLY_CAP,
-                                   .idle_ms = conf->idle_ms,
-                                   .ca_file = conf->ca_file,
-                                   .between = engine_between,
-                                   .between_arg = e};
-    struct vendor *v = calloc(1, sizeof(*v));
-    const struct provider_caps *caps;
-    int rc;
-
-    if (!v)
-        return -ENOMEM;
-    v->conf = conf;
-    queue_init(&v->waiting);
-    breaker_init(&v->breaker);
-    rc = plugin_open(NULL, conf->plugin, conf->settings_json, &v->plugin, err);
-    if (rc == 0)
-        rc = config_check_plugin(config, conf, plugin_caps(v->plugin), err);
-    if (rc == 0 && e->loop)
-        rc = http_pool_new(e->loop, &options, &v->pool, err);
-    if (rc < 0) {
-        err_prefix(err, "provider \"%s\"", conf->name);
-        vendor_free(v);
-        return rc;
-    }
-    caps = plugin_caps(v->plugin);
-    v->cap = (struct capability){.dedup = caps->dedup != PROVIDER_DEDUP_NONE,
-                                 .dedup_window_ms = caps->dedup_window_ms,
-                                 .call_ms = conf->timeout_ms};
-    *ret = v;
-    return 0;
-}
-
 void setup_close(struct setup *s)
 {
     for (size_t i = 0; s->vendors && i < s->n; i++)
@@ -98,12 +50,8 @@ void setup_replace(struct engine *e, struct setup *next)
     for (size_t i = 0; i < old.n; i++) {
         struct vendor *v = old.vendors[i], *twin = setup_find(e, v->conf->name);
 
-        if (twin) {
-            twin->breaker = v->breaker;
-            twin->outcomes = v->outcomes;
-            twin->call = v->call;
-            twin->possible_duplicates = v->possible_duplicates;
-        }
+        if (twin)
+            vendor_inherit(twin, v);
         v->next = e->retired;
         e->retired = v;
     }
@@ -123,7 +71,7 @@ void setup_reap(struct engine *e)
         bool busy = false;
 
         do {
-            busy = busy || v->claimed > 0 || v->in_air > 0;
+            busy = busy || v->claimed > 0 || v->in_air > 0 || v->asking > 0 || v->login.busy;
             v = v->next;
         } while (v && !v->last_of);
         if (busy) {
@@ -161,7 +109,7 @@ struct vendor *setup_route(const struct engine *e, const struct kind *k, int64_t
     for (size_t i = 0; k->route ? k->route[i] != NULL : i < e->setup.n; i++) {
         struct vendor *v = k->route ? setup_find(e, k->route[i]) : e->setup.vendors[i];
 
-        if (v && breaker_allowed(&v->breaker, now) > 0)
+        if (v && vendor_allowed(v, now) > 0)
             return v;
     }
     return NULL;
