@@ -10,7 +10,7 @@
 #include "worker/core/near.h"
 #include "worker/engine/config_json.h"
 
-enum { PROVIDER_NAME_MAX = 63 };
+enum { PROVIDER_NAME_MAX = 63, RECEIPT_TOKEN_MIN = 16, RECEIPT_TOKEN_MAX = 128 };
 
 /* ---- one setting -------------------------------------------------------------------------- */
 
@@ -241,11 +241,13 @@ static int check_public_url(const struct config_source *source, const json_t *ro
 {
     struct config_place top = {0}, here = {.up = &top, .key = "public_url"};
 
-    if (!c->public_url || strncmp(c->public_url, "https://", 8) == 0 ||
-        strncmp(c->public_url, "http://", 7) == 0)
+    if (!c->public_url || ((strncmp(c->public_url, "https://", 8) == 0 ||
+                            strncmp(c->public_url, "http://", 7) == 0) &&
+                           !strpbrk(c->public_url, "?# ")))
         return 0;
     return refuse_value(source, &here, setting_find(config_settings, "public_url"),
-                        json_object_get(root, "public_url"), "an http:// or https:// address", err);
+                        json_object_get(root, "public_url"),
+                        "an http:// or https:// address without ? and #", err);
 }
 
 /* ---- providers ---------------------------------------------------------------------------- */
@@ -283,6 +285,22 @@ static int read_plugin_settings(const struct config_source *source, const struct
     return r;
 }
 
+/* It stands in URLs that vendors call, and is all that guards those who sign nothing. */
+static int check_receipt_token(const struct config_source *source, const struct config_place *at,
+                               const struct config_provider *p, struct err *err)
+{
+    struct config_place here = {.up = at, .key = "receipt_token"};
+    size_t len = p->receipt_token ? strlen(p->receipt_token) : 0;
+
+    if (!p->receipt_token ||
+        (len >= RECEIPT_TOKEN_MIN && len <= RECEIPT_TOKEN_MAX &&
+         strspn(p->receipt_token,
+                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == len))
+        return 0;
+    return config_fail(source, &here, err, "must be %d to %d letters, digits, _ or -",
+                       RECEIPT_TOKEN_MIN, RECEIPT_TOKEN_MAX);
+}
+
 static int read_provider(const struct config_source *source, const struct config_place *at,
                          const json_t *object, struct config_provider *p, struct err *err)
 {
@@ -298,6 +316,8 @@ static int read_provider(const struct config_source *source, const struct config
     if (!p->name)
         return -ENOMEM;
     r = read_table(source, at, object, config_provider_settings, p, err);
+    if (r == 0)
+        r = check_receipt_token(source, at, p, err);
     return r < 0 ? r : read_plugin_settings(source, at, object, p, err);
 }
 

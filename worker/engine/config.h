@@ -31,6 +31,7 @@ struct config_provider {
     int64_t connect_timeout_ms;
     int64_t timeout_ms; /* the whole call, connect included */
     int64_t idle_ms;
+    char *receipt_token; /* NULL: no receipts; never print */
     char *ca_file;       /* NULL: the system's */
     char *settings_json; /* JSON object for the plugin, secrets already strings: never print */
 };

@@ -69,6 +69,10 @@ void config_warnings(const struct config *config, config_warn_fn *warn, void *ar
                  "messages unknown",
                  p->name, config->drain_s, config->drain_s * 1000, p->timeout_ms,
                  config->settle_allowance_ms);
+        if (p->receipt_token && (!config->public_url || !config->listen))
+            tell(warn, arg,
+                 "provider \"%s\": receipt_token is set, but %s is not: no receipts are taken",
+                 p->name, config->public_url ? "listen" : "public_url");
         if (p->rate_per_s != 0)
             tell(warn, arg, "provider \"%s\": rate_per_s is %" PRId64 ", but is not enforced yet",
                  p->name, p->rate_per_s);

@@ -234,6 +234,8 @@ struct engine {
     unsigned asks_open;        /* look-ups under way */
     struct inquiry *inquiries; /* all of them, and those waiting to be stored */
 
+    struct receipts *receipts;
+
     /* sweeping */
     struct sweep_guard guard;
     bool sweep_busy;
@@ -337,6 +339,20 @@ void ask_close(struct engine *e);
 
 /* sweep.c */
 void sweep_turn(struct engine *e);
+
+/* receive.c: callbacks in, stored before they are answered. receipts_open after the doors are
+ * there; receipts_close once the server is closed. */
+int receipts_open(struct engine *e);
+void receipts_close(struct engine *e);
+/* Where a message's receipts are to go: allocated; NULL when receipts are off for this vendor (or
+ * out of memory). */
+char *receipt_callback_url(const struct engine *e, const struct vendor *v, const char *message_id);
+void receipts_serve(void *arg, const struct serve_request *req, struct serve_reply *reply);
+/* Counters of this worker, by provider; of one that has none yet, zeros. */
+struct report_receipts *receipts_count(struct engine *e,
+                                       const char *provider); /* NULL: no memory */
+/* receipt_apply.c: what they mean for messages. */
+void receipts_apply(struct engine *e);
 
 /* house.c */
 int house_open(struct engine *e, const char *dsn, struct err *err);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "worker/core/receipt.h"
 #include "worker/engine/internal.h"
 #include "worker/engine/queries.h"
 #include "worker/io/clock.h"
@@ -218,6 +219,11 @@ bool seen_twice(struct engine *e, const struct msg *m)
 
 /* ---- write ---- */
 
+static bool from_receipt(const struct late *l)
+{
+    return l->phase && strcmp(l->phase, "receipt") == 0;
+}
+
 static void on_written(void *arg, enum pg_end end, const struct pg_result *r)
 {
     struct writing *w = arg;
@@ -226,6 +232,7 @@ static void on_written(void *arg, enum pg_end end, const struct pg_result *r)
     if (end == PG_COMMITTED && pg_bool(r, 0, 0)) {
         e->report.late_news++;
         e->report.duplicate_suspects += w->decision.duplicate;
+        e->report.receipt_contradictions += w->decision.reason == receipt_contradicts;
         if (w->decision.duplicate)
             log_event(LOG_LEVEL_ERROR, "duplicate_suspected", "id=%s vendor_id=%s", w->item->id,
                       w->item->vendor_id);
@@ -296,7 +303,7 @@ static void decide_one(struct engine *e, struct late *l, const struct pg_result 
     view.newer_attempt = state == MSG_SENDING && pg_i64(r, row, LATE_TOKEN) != l->token;
     view.same_vendor_id =
         l->vendor_id && strcmp(pg_text(r, row, LATE_VENDOR_ID), l->vendor_id) == 0;
-    d = decide_late(&policy, &view, l->outcome);
+    d = from_receipt(l) ? receipt_decide(&view) : decide_late(&policy, &view, l->outcome);
     if (d.change)
         failpoint("late_unwritten");
     if (d.change)

@@ -1,5 +1,5 @@
 /* queries.h - every statement a worker sends. What each does stands beside its function in
- * sql/004_claim.sql to sql/010_ask.sql; here is why and when it is sent. */
+ * sql/004_claim.sql to sql/011_receipts.sql; here is why and when it is sent. */
 #ifndef POSTRIDER_ENGINE_QUERIES_H
 #define POSTRIDER_ENGINE_QUERIES_H
 
@@ -39,6 +39,14 @@
 #define QUERY_ASK_TAKE  "SELECT * FROM postrider.ask_take($1, $2, $3::int, $4)"
 #define QUERY_ASK_STORE "SELECT postrider.ask_store($1, $2, $3, $4, $5, $6, $7)"
 #define QUERY_OWN_ID    "SELECT postrider.own_id($1::uuid, $2, $3)"
+
+/* Receipts: stored before the vendor hears 200, applied afterwards by whichever worker looks. */
+#define QUERY_RECEIPTS_STORE                                                                       \
+    "SELECT postrider.receipts_store($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, "     \
+    "$14, "                                                                                        \
+    "$15, $16)"
+#define QUERY_RECEIPTS_APPLY "SELECT * FROM postrider.receipts_apply($1::int)"
+#define QUERY_SUPPRESS       "SELECT postrider.suppress($1, $2, $3, $4)"
 
 /* House-keeping: rules, partitions ahead, counters, a sign of life, the dashboard's figures. */
 /* A row for each lane in which messages of a kind may wait: the kind's own first (column 11 false),

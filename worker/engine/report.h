@@ -66,6 +66,12 @@ enum report_door { /* may calls start? */
                    REPORT_HELD /* until somebody acts: no money, wrong credentials, held by hand */
 };
 
+struct report_receipts {                                  /* since this worker started */
+    uint64_t in_transit, delivered, undelivered, expired; /* messages whose receipt became this */
+    uint64_t parked, unmatched, given_up;                 /* receipts */
+    uint64_t stored, refused, unreadable, unstored;       /* callbacks: 200, 403, 400, 503 */
+};
+
 struct report_provider {
     char *name, *plugin;
     enum report_door door;
@@ -74,6 +80,7 @@ struct report_provider {
     int64_t in_air, limit;
     struct report_outcomes outcomes; /* since this worker started */
     struct histogram call;           /* from first byte allowed to judged answer */
+    struct report_receipts receipts;
     int64_t possible_duplicates; /* resends after a doubt where the vendor does not de-duplicate */
 };
 
@@ -100,9 +107,10 @@ struct report {
     uint64_t settled_stale;             /* settles that matched no row: the lease was another's */
     uint64_t late_news;                 /* outcomes that came after the sweeper had judged */
     uint64_t swept_unknown, swept_back; /* by the sweeper: into doubt; never begun, put back */
-    uint64_t duplicate_suspects;        /* one vendor id on two messages */
-    uint64_t lease_refused;             /* calls not begun: the lease would not outlast them */
-    uint64_t reuse_refused;             /* second permits and dirty connections refused (R5) */
+    uint64_t receipt_contradictions; /* messages proven not taken, and a receipt said otherwise */
+    uint64_t duplicate_suspects;     /* one vendor id on two messages */
+    uint64_t lease_refused;          /* calls not begun: the lease would not outlast them */
+    uint64_t reuse_refused;          /* second permits and dirty connections refused (R5) */
 
     /* its heart */
     int64_t last_claim_ago_ms; /* last claim query that came back, with rows or none */

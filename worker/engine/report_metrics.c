@@ -136,6 +136,48 @@ static void provider_doors(FILE *f, const struct report *r)
     }
 }
 
+static void receipt_value(FILE *f, const struct report_provider *p, const char *what,
+                          const char *name, const char *value, uint64_t n)
+{
+    fprintf(f, "postrider_%s", what);
+    label(f, "{", "provider", p->name);
+    label(f, ",", name, value);
+    fprintf(f, "} %" PRIu64 "\n", n);
+}
+
+static void receipts(FILE *f, const struct report *r)
+{
+    family(f, "receipts_total", "counter", "Messages by what their receipt became.");
+    for (size_t i = 0; i < r->n_providers; i++) {
+        const struct report_provider *p = &r->providers[i];
+
+        receipt_value(f, p, "receipts_total", "status", "in_transit", p->receipts.in_transit);
+        receipt_value(f, p, "receipts_total", "status", "delivered", p->receipts.delivered);
+        receipt_value(f, p, "receipts_total", "status", "undelivered", p->receipts.undelivered);
+        receipt_value(f, p, "receipts_total", "status", "expired", p->receipts.expired);
+    }
+    family(f, "callbacks_total", "counter",
+           "Calls of vendors: stored, refused (signature), unreadable, unstored (told to repeat).");
+    for (size_t i = 0; i < r->n_providers; i++) {
+        const struct report_provider *p = &r->providers[i];
+
+        receipt_value(f, p, "callbacks_total", "result", "stored", p->receipts.stored);
+        receipt_value(f, p, "callbacks_total", "result", "refused", p->receipts.refused);
+        receipt_value(f, p, "callbacks_total", "result", "unreadable", p->receipts.unreadable);
+        receipt_value(f, p, "callbacks_total", "result", "unstored", p->receipts.unstored);
+    }
+    family(
+        f, "receipts_open_total", "counter",
+        "Receipts that could not be applied at once: parked; after a day unmatched or given up.");
+    for (size_t i = 0; i < r->n_providers; i++) {
+        const struct report_provider *p = &r->providers[i];
+
+        receipt_value(f, p, "receipts_open_total", "as", "parked", p->receipts.parked);
+        receipt_value(f, p, "receipts_open_total", "as", "unmatched", p->receipts.unmatched);
+        receipt_value(f, p, "receipts_open_total", "as", "given_up", p->receipts.given_up);
+    }
+}
+
 static void providers(FILE *f, const struct report *r)
 {
     const struct report_provider *p = r->providers;
@@ -148,6 +190,7 @@ static void providers(FILE *f, const struct report *r)
     family(f, "in_air_limit", "gauge", "Calls that may be in the air at once.");
     for (size_t i = 0; i < r->n_providers; i++)
         provider_value(f, "in_air_limit", &p[i], p[i].limit);
+    receipts(f, r);
     family(f, "possible_duplicates_total", "counter",
            "Resends after a doubt at a vendor that does not de-duplicate.");
     for (size_t i = 0; i < r->n_providers; i++)
@@ -172,6 +215,8 @@ static void work(FILE *f, const struct report *r)
     fprintf(f, "postrider_swept_total{to=\"pending\"} %" PRIu64 "\n", r->swept_back);
     counter(f, "duplicate_suspects_total", "Vendor ids that came for two messages.",
             r->duplicate_suspects);
+    counter(f, "receipt_contradictions_total",
+            "Messages proven not taken that a receipt says were taken.", r->receipt_contradictions);
     counter(f, "lease_refused_total", "Calls not begun since the lease would not outlast them.",
             r->lease_refused);
     counter(f, "reuse_refused_total", "Calls not begun on a connection that was not clean.",

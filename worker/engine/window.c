@@ -8,6 +8,13 @@
 #include "worker/io/log.h"
 #include "worker/web/page.h"
 
+enum {
+    CALLBACK_MAX = 256 * 1024,
+    /* Vendors call from few addresses, often through one proxy of ours. */
+    RECEIPT_CONNECTIONS = 512,
+    RECEIPT_PER_ADDRESS = 384,
+};
+
 static enum report_door door_of(const struct vendor *v)
 {
     if (v->breaker.door == BREAKER_CLOSED)
@@ -15,9 +22,11 @@ static enum report_door door_of(const struct vendor *v)
     return v->breaker.why == OUTCOME_HELD ? REPORT_HELD : REPORT_PAUSED;
 }
 
-static void add_vendor(struct report *r, const struct vendor *v, int64_t now)
+static void add_vendor(struct engine *e, const struct vendor *v, int64_t now)
 {
-    struct report_provider *p = report_add_provider(r, v->conf->name, plugin_name(v->plugin));
+    struct report_provider *p =
+        report_add_provider(&e->report, v->conf->name, plugin_name(v->plugin));
+    const struct report_receipts *receipts;
 
     if (!p)
         return;
@@ -31,6 +40,9 @@ static void add_vendor(struct report *r, const struct vendor *v, int64_t now)
     p->outcomes = v->outcomes;
     p->call = v->call;
     p->possible_duplicates = v->possible_duplicates;
+    receipts = receipts_count(e, v->conf->name);
+    if (receipts)
+        p->receipts = *receipts;
 }
 
 static int64_t age(int64_t at, int64_t now)
@@ -54,7 +66,7 @@ static void snapshot(struct engine *e, struct report *s)
     r->cautious = e->cautious;
     report_clear(r, REPORT_PROVIDERS);
     for (size_t i = 0; i < e->setup.n; i++)
-        add_vendor(r, e->setup.vendors[i], now);
+        add_vendor(e, e->setup.vendors[i], now);
     *s = *r;
     s->up_ms = age(r->up_ms, now);
     s->last_claim_ago_ms = age(r->last_claim_ago_ms, now);
@@ -117,11 +129,13 @@ static void on_page(void *arg, const struct serve_request *req, struct serve_rep
 }
 
 static const struct serve_route routes[] = {
-    {"/", SERVE_GET, false, on_page}, /* figures come from /api/status; the page asks for a token */
-    {"/api/status", SERVE_GET, true, on_status},
-    {"/metrics", SERVE_GET, false, on_metrics},
-    {"/healthz", SERVE_GET, false, on_healthz},
-    {"/readyz", SERVE_GET, false, on_readyz},
+    {"/", SERVE_GET, false, on_page,
+     0}, /* figures come from /api/status; the page asks for a token */
+    {"/api/status", SERVE_GET, true, on_status, 0},
+    {"/metrics", SERVE_GET, false, on_metrics, 0},
+    {"/healthz", SERVE_GET, false, on_healthz, 0},
+    {"/readyz", SERVE_GET, false, on_readyz, 0},
+    {"/receipts/", SERVE_GET | SERVE_POST, false, receipts_serve, CALLBACK_MAX},
 };
 
 int window_open(struct engine *e, struct err *err)
@@ -136,8 +150,15 @@ int window_open(struct engine *e, struct err *err)
     report_set(&e->report.version, POSTRIDER_VERSION);
     e->report.pid = getpid();
     e->report.up_ms = clock_boot_ms(); /* an absolute time; aged when reported */
-    if (!c->listen)
-        return 0;
+    rc = receipts_open(e);
+    if (rc < 0 || !c->listen)
+        return rc;
+    for (size_t i = 0; i < c->providers_count; i++) {
+        if (c->providers[i].receipt_token) {
+            options.connections = RECEIPT_CONNECTIONS;
+            options.per_address = RECEIPT_PER_ADDRESS;
+        }
+    }
     rc = serve_new(e->loop, &options, routes, sizeof(routes) / sizeof(*routes), e, &e->serve, err);
     if (rc == 0)
         log_event(LOG_LEVEL_INFO, "listening", "address=%s", serve_address(e->serve));
@@ -147,4 +168,5 @@ int window_open(struct engine *e, struct err *err)
 void window_close(struct engine *e)
 {
     e->serve = serve_free(e->serve);
+    receipts_close(e);
 }

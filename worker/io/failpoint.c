@@ -24,6 +24,8 @@ static const char *const points[] = {
     "settle_committed", /* its answer is here */
     "release_sent",     /* giving back a lost claim is under way */
     "sweep_unsettled",  /* the rows of a dead claim are read; nothing was decided */
+    "receipts_stored",  /* callbacks are committed; no vendor was answered */
+    "receipts_applied", /* the look at them is committed; its answer was not read */
     "late_unwritten",   /* late news is read and decided; nothing was sent */
 };
 

@@ -65,9 +65,9 @@ const char *pg_last_error(const struct pg *pg); /* "" when never down */
 
 /* Parameters of one statement, built in order ($1, $2, …), at most PG_PARAMS_MAX; all copied.
  * Scalars go as text and take the type that the statement gives them: write $1::bigint where it
- * gives none. Arrays go binary and have a type: bigint[], integer[], text[], uuid[]. The first
- * failure (-ENOMEM, -EINVAL, -E2BIG) is remembered and returned by pg_exec; pg_params_new never
- * returns NULL. */
+ * gives none. Arrays go binary and have a type: bigint[], integer[], text[], bytea[], uuid[]. The
+ * first failure (-ENOMEM, -EINVAL, -E2BIG) is remembered and returned by pg_exec; pg_params_new
+ * never returns NULL. */
 enum { PG_PARAMS_MAX = 32 };
 struct pg_params *pg_params_new(void);
 void pg_params_free(struct pg_params *p);
@@ -78,6 +78,9 @@ void pg_add_i64_array(struct pg_params *p, const int64_t *values, size_t n);
 void pg_add_i32_array(struct pg_params *p, const int32_t *values, size_t n);
 /* Elements may be NULL (SQL null). */
 void pg_add_text_array(struct pg_params *p, const char *const *values, size_t n);
+/* bytea[]: lengths[i] bytes each; values[i] may be NULL when that is 0. */
+void pg_add_bytes_array(struct pg_params *p, const void *const *values, const size_t *lengths,
+                        size_t n);
 /* Each element is the canonical 36-character text; -EINVAL from pg_exec when one is not. */
 void pg_add_uuid_array(struct pg_params *p, const char *const *values, size_t n);
 

@@ -8,6 +8,8 @@
 
 /* Object ids of pg_type.dat: fixed for ever. */
 enum {
+    OID_BYTEA = 17,
+    OID_BYTEA_ARRAY = 1001,
     OID_UUID = 2950,
     OID_UUID_ARRAY = 2951,
     OID_INT4 = 23,
@@ -180,6 +182,27 @@ void pg_add_text_array(struct pg_params *p, const char *const *values, size_t n)
         if (length)
             memcpy(at, values[i], length);
         at += length;
+    }
+}
+
+void pg_add_bytes_array(struct pg_params *p, const void *const *values, const size_t *lengths,
+                        size_t n)
+{
+    struct array a = {OID_BYTEA_ARRAY, OID_BYTEA, n, n * 4, false};
+
+    for (size_t i = 0; i < n; i++) {
+        if (lengths[i] > VALUE_MAX) {
+            fail(p, -E2BIG);
+            return;
+        }
+        a.bytes += lengths[i];
+    }
+    char *at = add_array(p, &a);
+    for (size_t i = 0; at && i < n; i++) {
+        at = put32(at, (uint32_t)lengths[i]);
+        if (lengths[i])
+            memcpy(at, values[i], lengths[i]);
+        at += lengths[i];
     }
 }
 

@@ -105,7 +105,7 @@ static bool body_add(struct serve *s, struct serve_call *call, const char *data,
             size = call->body_max; /* `len` fits: it was compared before */
         if (size - call->size > s->bodies_max - s->bodies)
             return false;
-        body = realloc(call->body, size);
+        body = realloc(call->body, size + 1);
         if (!body)
             return false;
         s->bodies += size - call->size;
@@ -114,6 +114,7 @@ static bool body_add(struct serve *s, struct serve_call *call, const char *data,
     }
     memcpy(call->body + call->len, data, len);
     call->len += len;
+    call->body[call->len] = '\0';
     return true;
 }
 
@@ -179,7 +180,7 @@ static enum MHD_Result request_answer(struct serve *s, struct serve_call *call, 
 
     serve_conn_whole(call->connection);
     if (call->method == SERVE_POST) {
-        req.body = call->body;
+        req.body = call->body ? call->body : "";
         req.body_len = call->len;
     }
     call->route->handle(s->arg, &req, &reply);

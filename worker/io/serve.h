@@ -36,7 +36,7 @@ struct serve_request {
     unsigned method;    /* SERVE_GET (HEAD too) or SERVE_POST */
     const char *path;   /* decoded */
     const char *target; /* path and query as they came, not decoded; visible ASCII */
-    const void *body;   /* POST only; not zero terminated */
+    const void *body;   /* POST only (else NULL); a zero byte follows it */
     size_t body_len;
     void *priv_; /* serve's own */
     void *call_;

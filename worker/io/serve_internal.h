@@ -42,8 +42,9 @@ struct serve_later {
     serve_lost_fn *lost;
     void *arg;
     bool open;     /* the handler asked for it */
-    bool answered; /* `reply` is there */
-    struct serve_reply reply;
+    bool answered; /* with what follows; no response: out of memory */
+    unsigned status;
+    struct MHD_Response *response;
 };
 
 /* One request, from its first line to its answer. */
@@ -58,7 +59,9 @@ struct serve_call {
     struct serve_later later;
 };
 
-/* Answers; the first takes reply->body. */
+/* Answers. Take reply->body, and the response (NULL: the connection is closed). */
+struct MHD_Response *serve_response_take(const struct serve_reply *reply);
+enum MHD_Result serve_queue_take(struct MHD_Connection *c, unsigned status, struct MHD_Response *r);
 enum MHD_Result serve_answer_take(struct MHD_Connection *c, struct serve_reply *reply);
 enum MHD_Result serve_refuse(struct MHD_Connection *c, unsigned status,
                              const struct serve_route *route);

@@ -36,7 +36,8 @@ void serve_answer(struct serve_later *later, struct serve_reply *reply)
     struct serve *s = later->call->serve;
 
     unlist(later);
-    later->reply = *reply;
+    later->status = reply->status;
+    later->response = serve_response_take(reply);
     later->answered = true;
     MHD_resume_connection(later->call->connection);
     ev_feed_event(s->loop, &s->io, EV_READ); /* one run of the server for all of this turn */
@@ -44,10 +45,10 @@ void serve_answer(struct serve_later *later, struct serve_reply *reply)
 
 enum MHD_Result serve_later_take(struct serve_call *call)
 {
-    struct serve_reply reply = call->later.reply;
+    struct MHD_Response *r = call->later.response;
 
-    call->later.reply = (struct serve_reply){0}; /* its body is taken */
-    return serve_answer_take(call->connection, &reply);
+    call->later.response = NULL;
+    return serve_queue_take(call->connection, call->later.status, r);
 }
 
 void serve_later_drop(struct serve_call *call)
@@ -59,7 +60,8 @@ void serve_later_drop(struct serve_call *call)
         if (l->lost)
             l->lost(l->arg);
     }
-    free(l->reply.body);
+    if (l->response)
+        MHD_destroy_response(l->response);
 }
 
 /* libmicrohttpd does not stop while a connection sleeps. */

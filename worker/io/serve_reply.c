@@ -36,10 +36,9 @@ static void put_security(struct MHD_Response *r, const struct serve_reply *reply
     put_header(r, "Referrer-Policy", "no-referrer");
 }
 
-enum MHD_Result serve_answer_take(struct MHD_Connection *c, struct serve_reply *reply)
+struct MHD_Response *serve_response_take(const struct serve_reply *reply)
 {
     struct MHD_Response *r;
-    enum MHD_Result queued;
 
     if (reply->fixed)
         r = MHD_create_response_from_buffer(reply->fixed_len, (void *)(uintptr_t)reply->fixed,
@@ -51,17 +50,30 @@ enum MHD_Result serve_answer_take(struct MHD_Connection *c, struct serve_reply *
         r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
     if (!r) {
         free(reply->body);
-        return MHD_NO; /* closes the connection: out of memory */
+        return NULL;
     }
     put_security(r, reply);
     put_header(r, "Content-Type",
                reply->content_type ? reply->content_type : "text/plain; charset=utf-8");
     for (size_t i = 0; i < SERVE_REPLY_HEADERS && reply->headers[i].name; i++)
         put_header(r, reply->headers[i].name, reply->headers[i].value);
-    queued =
-        MHD_queue_response(c, reply->status ? reply->status : MHD_HTTP_INTERNAL_SERVER_ERROR, r);
+    return r;
+}
+
+enum MHD_Result serve_queue_take(struct MHD_Connection *c, unsigned status, struct MHD_Response *r)
+{
+    enum MHD_Result queued;
+
+    if (!r)
+        return MHD_NO; /* closes the connection: out of memory */
+    queued = MHD_queue_response(c, status ? status : MHD_HTTP_INTERNAL_SERVER_ERROR, r);
     MHD_destroy_response(r);
     return queued;
+}
+
+enum MHD_Result serve_answer_take(struct MHD_Connection *c, struct serve_reply *reply)
+{
+    return serve_queue_take(c, reply->status, serve_response_take(reply));
 }
 
 enum MHD_Result serve_refuse(struct MHD_Connection *c, unsigned status,
