@@ -173,7 +173,8 @@ struct decision decide(const struct policy *policy, const struct capability *cap
     case OUTCOME_ACCEPTED:
         return accepted(policy, cap, view);
     case OUTCOME_REJECTED:
-        return rejected(policy, cap, view);
+        d = rejected(policy, cap, view);
+        break;
     case OUTCOME_THROTTLED:
         d = give_back(policy, view, retry_after_ms, "throttled");
         break;
