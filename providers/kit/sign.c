@@ -84,6 +84,19 @@ bool sign_ed25519_ok(const uint8_t key[32], const uint8_t signature[64], const v
     return ok;
 }
 
+bool sign_ed25519(const uint8_t seed[32], const void *data, size_t len, uint8_t out[64])
+{
+    EVP_PKEY *key = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, seed, 32);
+    EVP_MD_CTX *ctx = key ? EVP_MD_CTX_new() : NULL;
+    size_t n = 64;
+    bool ok = ctx && EVP_DigestSignInit(ctx, NULL, NULL, NULL, key) == 1 &&
+              EVP_DigestSign(ctx, out, &n, data, len) == 1;
+
+    EVP_MD_CTX_free(ctx);
+    EVP_PKEY_free(key);
+    return answer(ok);
+}
+
 /* An encrypted PEM would make OpenSSL ask on the terminal. */
 static int no_passphrase(char *buf, int size, int writing, void *arg)
 {

@@ -32,6 +32,8 @@ bool sign_equal_text(const char *a, const char *b); /* either NULL: false */
 /* Ed25519 (RFC 8032): a 32-byte public key, a 64-byte signature. */
 bool sign_ed25519_ok(const uint8_t key[32], const uint8_t signature[64], const void *data,
                      size_t len);
+/* Signs with a 32-byte private key ("seed"); false when out of memory. */
+bool sign_ed25519(const uint8_t seed[32], const void *data, size_t len, uint8_t out[64]);
 /* RSA PKCS#1 v1.5 under the public key of a PEM certificate or of a PEM public key. */
 bool sign_rsa_ok(enum sign_hash hash, const char *pem, const uint8_t *signature,
                  size_t signature_len, const void *data, size_t len);

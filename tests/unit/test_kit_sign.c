@@ -154,18 +154,21 @@ static void comparing(void **state)
 static void ed25519(void **state) /* RFC 8032, 7.1, tests 1 to 3 */
 {
     static const struct {
-        const char *key, *signature, *message;
+        const char *seed, *key, *signature, *message;
         size_t len;
     } rows[] = {
-        {"d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+        {"9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
+         "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
          "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e3970"
          "1cf9b46bd25bf5f0595bbe24655141438e7a100b",
          "", 0},
-        {"3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c",
+        {"4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb",
+         "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c",
          "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613"
          "d0f11d8c387b2eaeb4302aeeb00d291612bb0c00",
          "\x72", 1},
-        {"fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
+        {"c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7",
+         "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
          "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f760"
          "984dc6594a7c15e9716ed28dc027beceea1ec40a",
          "\xaf\x82", 2},
@@ -174,6 +177,10 @@ static void ed25519(void **state) /* RFC 8032, 7.1, tests 1 to 3 */
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         uint8_t *key = unhex(rows[i].key, 32), *signature = unhex(rows[i].signature, 64);
+        uint8_t *seed = unhex(rows[i].seed, 32), made[64];
+
+        assert_true(sign_ed25519(seed, rows[i].message, rows[i].len, made));
+        assert_memory_equal(made, signature, 64);
 
         assert_true(sign_ed25519_ok(key, signature, rows[i].message, rows[i].len));
         assert_false(sign_ed25519_ok(key, signature, "x", 1));
@@ -182,6 +189,7 @@ static void ed25519(void **state) /* RFC 8032, 7.1, tests 1 to 3 */
         signature[5] ^= 1;
         key[5] ^= 1;
         assert_false(sign_ed25519_ok(key, signature, rows[i].message, rows[i].len));
+        free(seed);
         free(key);
         free(signature);
     }
