@@ -78,6 +78,7 @@ MODULES  := $(PLUGINS:%=$(O)/providers/%.so)
 TESTS    := $(UNIT:tests/unit/%.c=$(O)/tests/%)
 BAD_SO   := $(BAD:tests/unit/%.c=$(O)/tests/%.so)
 FUZZ_BIN := $(FUZZERS:tests/fuzz/%.c=$(O)/fuzz/%)
+FUZZ_ANY := $(PLUGINS:%=$(O)/fuzz/fuzz_plugin_%)
 
 .PHONY: all help deps demo test test-unit test-sql test-e2e test-smoke test-programs lint format \
         format-check bench chaos model fuzz fuzz-programs soak lab conformance demo-kannel \
@@ -167,13 +168,18 @@ $(BAD_SO): $(O)/tests/badplugins/%.so: $(O)/tests/unit/badplugins/%.o
 	@echo "  LINK  $@"
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) -shared $(LINK) $(LDFLAGS) -o $@ $<
-.SECONDARY: $(call objects,$(UNIT) $(FUZZERS) $(BAD))
+.SECONDARY: $(call objects,$(UNIT) $(FUZZERS) $(BAD) tests/fuzz/plugin_any.c)
 
 $(FUZZ_BIN): $(O)/fuzz/%: $(O)/tests/fuzz/%.o $(ARCHIVES)
 	@echo "  LINK  $@"
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) -fsanitize=fuzzer $(LINK) $(LDFLAGS) -o $@ $< -Wl,--start-group $(ARCHIVES) \
 	    -Wl,--end-group $(LIBS)
+# One program a plugin: all export the same symbol.
+$(FUZZ_ANY): $(O)/fuzz/fuzz_plugin_%: $(O)/tests/fuzz/plugin_any.o $(O)/plugins/lib%.a $(O)/libpostrider.a
+	@echo "  LINK  $@"
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) -fsanitize=fuzzer $(LINK) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 -include $(shell find $(O) -name '*.d' 2>/dev/null)
 
@@ -204,7 +210,7 @@ test-unit: test-programs ; @$(RUN) unit
 test-sql: test-programs ; @$(RUN) sql
 ## test-e2e      end to end (pytest); ARGS= goes to pytest, e.g. ARGS="-k torn -x"
 test-e2e: test-programs ; @$(RUN) e2e -- $(ARGS)
-## test-smoke    every command answers --help, each fuzzer runs three seconds
+## test-smoke    every command answers --help, each fuzzer runs a few seconds
 test-smoke: test-programs ; @$(RUN) smoke
 ## coverage      line coverage of unit, SQL and end-to-end tests, a file a line
 coverage:
@@ -222,7 +228,7 @@ fuzz:
 # Optional means: without clang's fuzzer the tests go on and say so.
 fuzz-programs:
 ifdef FUZZ
-fuzz-programs: $(FUZZ_BIN) ; @:
+fuzz-programs: $(FUZZ_BIN) $(FUZZ_ANY) ; @:
 else
 	@if bash deploy/deps.sh --has-fuzzer; then \
 	    $(MAKE) --no-print-directory FUZZ=1 fuzz-programs; \

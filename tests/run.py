@@ -20,6 +20,8 @@ import xml.etree.ElementTree
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from tests.fuzz import seeds  # noqa: E402, the checkout is on the path only now
+
 PROGRAM = os.environ.get("POSTRIDER", "build/postrider")
 PROGRAMS = os.environ.get("POSTRIDER_TESTS", "build/release/tests")
 FUZZERS = os.environ.get("POSTRIDER_FUZZ", "build/fuzz/fuzz")
@@ -28,6 +30,7 @@ COMMANDS = ("dev sandbox worker migrate check adopt send show status retry cance
 UNIT_LIMIT_S = 300
 SQL_LIMIT_S = 600
 SMOKE_FUZZ_S = 3
+SMOKE_PLUGIN_FUZZ_S = 1
 
 TAP_LINE = re.compile(r"^\s*(not )?ok\s+\d+\b(.*)$")  # pg_prove's own bare "ok" is no result
 TAP_PLAN = re.compile(r"^1\.\.(\d+)")
@@ -180,7 +183,7 @@ def part_e2e(args):
 
 
 def part_smoke(_):
-    """Every command answers --help; each fuzzer that was built finds nothing in three seconds."""
+    """Every command answers --help; each fuzzer that was built finds nothing in a few seconds."""
     score = Score()
     code, text = captured([f"./{PROGRAM}", "--help"], 10)
     shown = re.findall(r"^  (\w+) {2,}\S", text, re.MULTILINE)
@@ -197,37 +200,49 @@ def part_smoke(_):
             score.failed += 1
             print(f"  FAIL  postrider {command} --help: {how_it_ended(code)}\n{text[-500:]}")
     print(f"  {'FAIL' if score.failed else 'ok  '}  --help of the program and its {len(COMMANDS)} commands: {score}")
-    score.add(run_fuzzers(SMOKE_FUZZ_S))
+    score.add(run_fuzzers(SMOKE_FUZZ_S, SMOKE_PLUGIN_FUZZ_S))
     return score
 
 
 def part_fuzz(_):
-    return run_fuzzers(int(os.environ.get("FUZZ_SECONDS", "60")))
+    seconds = int(os.environ.get("FUZZ_SECONDS", "60"))
+    return run_fuzzers(seconds, seconds)
 
 
-def run_fuzzers(seconds):
+def run_fuzzers(seconds, plugin_seconds):
+    """The fuzzers of tests/fuzz, and the one that is linked with each plugin."""
     score = Score()
     for source in sorted((ROOT / "tests/fuzz").glob("fuzz_*.c")):
-        program = ROOT / FUZZERS / source.stem
-        if not program.exists():
-            print(f"  --    {source.stem}: not built, skipped")
-            score.skipped += 1
-            continue
-        corpus = tempfile.mkdtemp(prefix="postrider-fuzz-")
-        found = ROOT / FUZZERS / "findings"
-        found.mkdir(exist_ok=True)
-        seeds = source.parent / "corpus" / source.stem
-        code, text = captured([program, f"-max_total_time={seconds}", "-print_final_stats=1",
-                               "-rss_limit_mb=2048", f"-artifact_prefix={found}/{source.stem}-",
-                               corpus, *([seeds] if seeds.is_dir() else [])], seconds + 120)
-        shutil.rmtree(corpus, ignore_errors=True)
-        runs = re.search(r"number_of_executed_units:\s*(\d+)", text)
-        if code == 0 and runs:
-            score.passed += 1
-            print(f"  ok    {source.stem}: {int(runs.group(1)):,} inputs in {seconds} s", flush=True)
-        else:
-            score.failed += 1
-            print(f"  FAIL  {source.stem}: {how_it_ended(code)}\n{text[-6000:]}", flush=True)
+        score.add(run_fuzzer(source.stem, seconds))
+    for plugin in seeds.plugins():
+        score.add(run_fuzzer(f"fuzz_plugin_{plugin}", plugin_seconds, plugin))
+    return score
+
+
+def run_fuzzer(name, seconds, plugin=None):
+    score = Score()
+    program = ROOT / FUZZERS / name
+    if not program.exists():
+        print(f"  --    {name}: not built, skipped")
+        score.skipped += 1
+        return score
+    corpus = tempfile.mkdtemp(prefix="postrider-fuzz-")
+    if plugin:
+        seeds.write(plugin, corpus)
+    found = ROOT / FUZZERS / "findings"
+    found.mkdir(exist_ok=True)
+    kept = ROOT / "tests/fuzz/corpus" / name
+    code, text = captured([program, f"-max_total_time={seconds}", "-print_final_stats=1",
+                           "-rss_limit_mb=2048", f"-artifact_prefix={found}/{name}-",
+                           corpus, *([kept] if kept.is_dir() else [])], seconds + 120)
+    shutil.rmtree(corpus, ignore_errors=True)
+    runs = re.search(r"number_of_executed_units:\s*(\d+)", text)
+    if code == 0 and runs:
+        score.passed += 1
+        print(f"  ok    {name}: {int(runs.group(1)):,} inputs in {seconds} s", flush=True)
+    else:
+        score.failed += 1
+        print(f"  FAIL  {name}: {how_it_ended(code)}\n{text[-6000:]}", flush=True)
     return score
 
 
