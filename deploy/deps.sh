@@ -11,7 +11,9 @@ set -euo pipefail
 
 BUILD="gcc libc6-dev make pkg-config libpq-dev libcurl4-openssl-dev libjansson-dev libev-dev
     libmicrohttpd-dev libssl-dev"
-TEST="libcmocka-dev libtap-parser-sourcehandler-pgtap-perl python3 python3-pytest python3-psycopg2"
+# kannel: a gateway we did not write, for tests and demo-kannel; no service of it is started.
+TEST="libcmocka-dev libtap-parser-sourcehandler-pgtap-perl python3 python3-pytest python3-psycopg2
+    kannel kannel-extras"
 EXTRA="clang clang-format clang-tidy cppcheck shellcheck python3-pyflakes pgbouncer"
 
 installed() {
