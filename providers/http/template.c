@@ -113,6 +113,12 @@ static void value_number(struct value *v, int64_t number)
     value_text(v, v->digits, (size_t)n);
 }
 
+static void value_time(struct value *v, int64_t unix_ms)
+{
+    when_rfc3339(unix_ms, v->when);
+    value_text(v, v->when, strlen(v->when));
+}
+
 static void value_meta(struct value *v, const json_t *meta, const char *name)
 {
     const json_t *found = json_object_get(meta, name);
@@ -142,8 +148,7 @@ static void resolve_asked(enum hp_field field, const struct provider_question *q
     else if (field == HP_FIELD_FROM_MS || field == HP_FIELD_TO_MS)
         value_number(v, field == HP_FIELD_FROM_MS ? from : to);
     else
-        value_text(v, when_rfc3339(field == HP_FIELD_FROM_TIME ? from : to, v->when),
-                   strlen(v->when));
+        value_time(v, field == HP_FIELD_FROM_TIME ? from : to);
 }
 
 static const char *text_of(enum hp_field field, const struct provider_msg *m)
