@@ -267,11 +267,13 @@ SHARE = $(DESTDIR)$(PREFIX)/share/postrider
 PLUGIN_DIR = $(DESTDIR)$(PREFIX)/lib/postrider/providers
 UNIT_DIR = $(DESTDIR)$(PREFIX)/lib/systemd/system
 DOC_DIR = $(DESTDIR)$(PREFIX)/share/doc/postrider
+INCLUDE_DIR = $(DESTDIR)$(PREFIX)/include/postrider
 ## install       into DESTDIR and PREFIX (/usr/local)
 install: all
 	@echo "  INST  $(DESTDIR)$(PREFIX)"
 	$(Q)install -d "$(DESTDIR)$(PREFIX)/bin" "$(PLUGIN_DIR)" "$(SHARE)/sql" "$(SHARE)/examples" \
-	    "$(UNIT_DIR)" "$(DOC_DIR)"
+	    "$(UNIT_DIR)" "$(DOC_DIR)" "$(INCLUDE_DIR)"
+	$(Q)install -m 644 providers/provider.h "$(INCLUDE_DIR)/"
 	$(Q)install -m 755 $(O)/postrider "$(DESTDIR)$(PREFIX)/bin/postrider"
 	$(Q)for so in $(MODULES); do install -m 644 "$$so" "$(PLUGIN_DIR)/" || exit; done
 	$(Q)for sql in $(MIGRATION); do install -m 644 "$$sql" "$(SHARE)/sql/" || exit; done
@@ -283,7 +285,7 @@ install: all
 ## uninstall     takes away what install put there
 uninstall:
 	$(Q)rm -f "$(DESTDIR)$(PREFIX)/bin/postrider" "$(UNIT_DIR)/postrider@.service"
-	$(Q)rm -rf "$(DESTDIR)$(PREFIX)/lib/postrider" "$(SHARE)" "$(DOC_DIR)"
+	$(Q)rm -rf "$(DESTDIR)$(PREFIX)/lib/postrider" "$(SHARE)" "$(DOC_DIR)" "$(INCLUDE_DIR)"
 ## clean         remove build/
 clean: ; $(Q)rm -rf $(BUILD)
 

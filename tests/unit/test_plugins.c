@@ -4,7 +4,10 @@
  * its own, so that a failure names plugin, file and rule. providers/README.md tells the format.
  *
  * A member a case does not name must not be there, `detail` aside; a member nobody knows is a
- * mistake in the file. A plugin without fixtures fails. */
+ * mistake in the file. A plugin without fixtures fails.
+ *
+ *   test_plugins [NAME | FOLDER]   one plugin of this tree; or FOLDER/NAME.so of any other, where
+ *                                  FOLDER ends in /NAME and has a slash */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,12 +15,13 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/fixture.h"
 #include "worker/core/err.h"
 #include "worker/core/query.h"
 #include "worker/engine/plugin.h"
 
-#include <dirent.h>
 #include <errno.h>
+#include <glob.h>
 #include <jansson.h>
 #include <libgen.h>
 #include <limits.h>
@@ -28,7 +32,7 @@
 #include <unistd.h>
 
 #define NOW_MS INT64_C(1700000000000) /* where a case tells no time */
-enum { HEADERS_MAX = 32, PATH_SIZE = 2 * PATH_MAX };
+enum { PATH_SIZE = 2 * PATH_MAX };
 
 /* The program is O/tests/NAME, the plugins lie in O/providers; tests run in the checkout. */
 static char provider_dir[PATH_SIZE];
@@ -38,78 +42,6 @@ struct example {
     const json_t *settings;
     const json_t *example;
 };
-
-/* ---- reading a case ------------------------------------------------------------------------- */
-
-static const json_t *member(const json_t *object, const char *name)
-{
-    return json_object_get(object, name);
-}
-
-static const char *text_of(const json_t *object, const char *name)
-{
-    return json_string_value(member(object, name));
-}
-
-static int64_t number_of(const json_t *object, const char *name, int64_t otherwise)
-{
-    const json_t *value = member(object, name);
-
-    return json_is_integer(value) ? json_integer_value(value) : otherwise;
-}
-
-/* `names` are between blanks. */
-static void only(const json_t *object, const char *names)
-{
-    const char *name;
-    json_t *value;
-
-    json_object_foreach ((json_t *)object, name, value) {
-        char *padded = NULL;
-
-        assert_true(asprintf(&padded, " %s ", name) > 0);
-        if (!strstr(names, padded))
-            fail_msg("the fixture names \"%s\"; known here:%s", name, names);
-        free(padded);
-    }
-}
-
-/* A body is a string, or {"$json": …} written compactly. The caller frees. */
-static char *body_of(const json_t *object, size_t *ret_len)
-{
-    const json_t *body = member(object, "body");
-    char *copy;
-
-    if (json_is_object(body)) {
-        only(body, " $json ");
-        copy = json_dumps(member(body, "$json"), JSON_COMPACT | JSON_ENCODE_ANY);
-        assert_non_null(copy);
-        *ret_len = strlen(copy);
-        return copy;
-    }
-    *ret_len = json_string_length(body);
-    copy = malloc(*ret_len + 1);
-    assert_non_null(copy);
-    memcpy(copy, body ? json_string_value(body) : "", *ret_len + 1);
-    return copy;
-}
-
-static size_t headers_of(const json_t *object, struct provider_header headers[HEADERS_MAX])
-{
-    const char *name;
-    json_t *value;
-    size_t n = 0;
-
-    json_object_foreach ((json_t *)member(object, "headers"), name, value) {
-        assert_true(n < HEADERS_MAX);
-        for (const char *p = name; *p; p++)
-            if (*p >= 'A' && *p <= 'Z')
-                fail_msg("header \"%s\": names come in lower case", name);
-        headers[n].name = name;
-        headers[n++].value = json_string_value(value);
-    }
-    return n;
-}
 
 static struct plugin *open_plugin(const struct example *c, const json_t *settings, struct err *err)
 {
@@ -132,103 +64,6 @@ static struct plugin *must_open(const struct example *c)
         fail_msg("%s %s", err_text(&err), err.hint ? err.hint : "");
     err_done(&err);
     return p;
-}
-
-/* ---- comparing ------------------------------------------------------------------------------ */
-
-static void same(const char *what, const char *is, const char *wanted)
-{
-    if (is && wanted ? strcmp(is, wanted) != 0 : is != wanted)
-        fail_msg("%s is %s, wanted %s", what, is ? is : "none", wanted ? wanted : "none");
-}
-
-static void same_number(const char *what, int64_t is, int64_t wanted)
-{
-    if (is != wanted)
-        fail_msg("%s is %lld, wanted %lld", what, (long long)is, (long long)wanted);
-}
-
-/* Details are for people: a part of the words will do. Bodies repeat the message, and nothing of
- * that may reach a record on its own. */
-static void same_detail(const char *is, const json_t *wanted)
-{
-    const char *part = text_of(wanted, "detail");
-
-    if (part && (!is || !strstr(is, part)))
-        fail_msg("detail is %s, wanted %s", is ? is : "none", part);
-    assert_true(!is || !strstr(is, "482913"));
-}
-
-static void same_list(const char *what, char **is, size_t n, const json_t *wanted)
-{
-    same_number(what, (int64_t)n, (int64_t)json_array_size(wanted));
-    for (size_t i = 0; i < n; i++)
-        same(what, is[i], json_string_value(json_array_get(wanted, i)));
-}
-
-static size_t index_of(const char *what, const char *const *names, const char *name)
-{
-    for (size_t i = 0; name && names[i]; i++)
-        if (strcmp(names[i], name) == 0)
-            return i;
-    fail_msg("the fixture's %s is %s", what, name ? name : "missing");
-    return 0;
-}
-
-static void same_headers(const json_t *wanted, const struct plugin_request *request)
-{
-    const char *name;
-    json_t *value;
-
-    if (!wanted)
-        return;
-    for (size_t i = 0; i < request->headers_count; i++) {
-        const struct http_header *h = &request->headers[i];
-        bool found = false;
-
-        json_object_foreach ((json_t *)wanted, name, value)
-            if (strcasecmp(name, h->name) == 0) {
-                same(name, h->value, json_string_value(value));
-                found = true;
-            }
-        if (!found)
-            fail_msg("header %s: %s is not wanted", h->name, h->value);
-    }
-    same_number("the number of headers", (int64_t)request->headers_count,
-                (int64_t)json_object_size(wanted));
-}
-
-/* A string is the very bytes; {"$json": …} what a vendor's parser must make of them. */
-static void same_body(const json_t *wanted, const struct plugin_request *request)
-{
-    json_t *read;
-
-    if (!wanted || json_is_null(wanted)) {
-        same("the body", request->body, NULL);
-    } else if (json_is_string(wanted)) {
-        same("the body", request->body, json_string_value(wanted));
-        same_number("the body's length", (int64_t)request->body_len,
-                    (int64_t)json_string_length(wanted));
-    } else {
-        only(wanted, " $json ");
-        assert_non_null(request->body);
-        read = json_loadb(request->body, request->body_len, JSON_REJECT_DUPLICATES, NULL);
-        if (!json_equal(read, member(wanted, "$json")))
-            fail_msg("the body is %s", request->body);
-        json_decref(read);
-    }
-}
-
-static void same_request(const json_t *wanted, const struct plugin_request *request)
-{
-    only(wanted, " method url headers body sigv4 sigv4_userpwd ");
-    same("the method", request->method, text_of(wanted, "method"));
-    same("the URL", request->url, text_of(wanted, "url"));
-    same_headers(member(wanted, "headers"), request);
-    same_body(member(wanted, "body"), request);
-    same("the signature", request->sigv4, text_of(wanted, "sigv4"));
-    if (member(wanted, "sigv4_userpwd"))
-        same("its keys", request->sigv4_userpwd, text_of(wanted, "sigv4_userpwd"));
 }
 
 /* ---- messages ------------------------------------------------------------------------------- */
@@ -292,8 +127,8 @@ static void check_build(const struct example *c, const json_t *message)
 /* ---- replies -------------------------------------------------------------------------------- */
 
 /* *ret_body is for the caller to free. */
-static struct provider_reply reply_of(const json_t *reply,
-                                      struct provider_header headers[HEADERS_MAX], char **ret_body)
+static struct provider_reply
+reply_of(const json_t *reply, struct provider_header headers[FIXTURE_HEADERS_MAX], char **ret_body)
 {
     struct provider_reply r = {
         .status = (int)number_of(reply, "status", 0),
@@ -329,7 +164,7 @@ static void same_verdict(const json_t *wanted, const struct plugin_verdict *v)
 
 static void check_judge(const struct example *c, const json_t *reply)
 {
-    struct provider_header headers[HEADERS_MAX];
+    struct provider_header headers[FIXTURE_HEADERS_MAX];
     struct plugin *p = must_open(c);
     struct plugin_verdict v = {0};
     char *body;
@@ -375,7 +210,7 @@ static void same_answer(const json_t *wanted, const struct plugin_answer *a)
 static void check_answer(const struct example *c, const struct plugin *p,
                          const struct provider_question *q)
 {
-    struct provider_header headers[HEADERS_MAX];
+    struct provider_header headers[FIXTURE_HEADERS_MAX];
     struct plugin_answer a = {0};
     char *body;
     struct provider_reply r = reply_of(member(c->example, "reply"), headers, &body);
@@ -462,7 +297,7 @@ static void check_login(const struct example *c, const json_t *login)
 
 static void check_login_judge(const struct example *c, const json_t *reply)
 {
-    struct provider_header headers[HEADERS_MAX];
+    struct provider_header headers[FIXTURE_HEADERS_MAX];
     struct plugin *p = must_open(c);
     struct plugin_grant grant = {0};
     char *body;
@@ -564,7 +399,7 @@ static void check_read(const struct example *c, const struct provider_callback *
 
 static void check_callback(const struct example *c, const json_t *callback)
 {
-    struct provider_header headers[HEADERS_MAX];
+    struct provider_header headers[FIXTURE_HEADERS_MAX];
     const char *url = text_of(callback, "url"), *mark = url ? strchr(url, '?') : NULL;
     struct provider_callback cb = {.method = text_of(callback, "method"),
                                    .url = url,
@@ -723,7 +558,7 @@ static void has_fixtures(void **state)
     const struct example *c = *state;
 
     if (!json_array_size(c->example))
-        fail_msg("providers/%s/fixtures holds no case", c->plugin);
+        fail_msg("%s has no fixtures with a case in them", c->plugin);
 }
 
 /* ---- collecting ----------------------------------------------------------------------------- */
@@ -732,14 +567,18 @@ static struct CMUnitTest *tests;
 static size_t tests_count;
 static json_t *roots; /* all that was read */
 
+/* `plugin` is a name, or the path of a file. */
 static void add_test(const char *plugin, const char *file, const char *name, CMUnitTestFunction run,
                      const json_t *settings, const json_t *example)
 {
     struct CMUnitTest *grown = realloc(tests, (tests_count + 1) * sizeof(*tests));
     struct example *c = malloc(sizeof(*c));
+    const char *slash = strrchr(plugin, '/');
     char *full = NULL;
 
-    if (!grown || !c || asprintf(&full, "%s/%s: %s", plugin, file, name ? name : "(no name)") < 0)
+    if (!grown || !c ||
+        asprintf(&full, "%s/%s: %s", slash ? slash + 1 : plugin, file, name ? name : "(no name)") <
+            0)
         abort();
     *c = (struct example){strdup(plugin), settings, example};
     tests = grown;
@@ -747,21 +586,19 @@ static void add_test(const char *plugin, const char *file, const char *name, CMU
 }
 
 /* Adds the cases of one file; a file that cannot be read ends the run. */
-static void add_file(const char *plugin, const char *file, json_t *ret_cases)
+static void add_file(const char *plugin, const char *path, json_t *ret_cases)
 {
-    char path[PATH_SIZE];
+    const char *file = strrchr(path, '/') + 1;
     json_error_t je;
-    json_t *root, *settings, *item;
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
+    json_t *settings = json_object_get(root, "settings"), *item;
     size_t i;
 
-    snprintf(path, sizeof(path), "providers/%s/fixtures/%s", plugin, file);
-    root = json_load_file(path, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
     if (!root) {
         fprintf(stderr, "%s: line %d: %s\n", path, je.line, je.text);
         exit(1);
     }
     json_array_append_new(roots, root);
-    settings = json_object_get(root, "settings");
     if (json_object_get(root, "caps"))
         add_test(plugin, file, "capabilities", run_caps, settings, json_object_get(root, "caps"));
     json_array_foreach (json_object_get(root, "cases"), i, item) {
@@ -772,50 +609,63 @@ static void add_file(const char *plugin, const char *file, json_t *ret_cases)
         add_test(plugin, file, text_of(item, "name"), run_refused, settings, item);
 }
 
-static int ends_in(const char *name, const char *suffix)
+static void add_folder(const char *plugin, const char *folder)
 {
-    size_t n = strlen(name), m = strlen(suffix);
+    json_t *cases = json_array();
+    glob_t found = {0};
+    char *pattern = NULL;
 
-    return n > m && strcmp(name + n - m, suffix) == 0;
-}
-
-/* Calls for each name in the folder that ends so. False: there is no folder. */
-static bool each_file(const char *folder, const char *suffix,
-                      void (*call)(const char *plugin, const char *file, json_t *arg),
-                      const char *plugin, json_t *arg)
-{
-    DIR *d = opendir(folder);
-
-    for (struct dirent *e; d && (e = readdir(d));)
-        if (ends_in(e->d_name, suffix))
-            call(plugin, e->d_name, arg);
-    if (d)
-        closedir(d);
-    return d != NULL;
-}
-
-static void count_file(const char *plugin, const char *file, json_t *ret_list)
-{
-    (void)plugin;
-    json_array_append_new(ret_list, json_string(file));
+    if (asprintf(&pattern, "%s/fixtures/*.json", folder) < 0)
+        abort();
+    if (glob(pattern, 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            add_file(plugin, found.gl_pathv[i], cases);
+    globfree(&found);
+    free(pattern);
+    add_test(plugin, "fixtures", "there are some", has_fixtures, NULL, cases);
+    json_array_append_new(roots, cases);
 }
 
 /* A plugin is a folder with C files, as the Makefile sees it. */
-static void add_plugin(const char *name)
+static void add_plugins(const char *wanted)
 {
-    char folder[PATH_SIZE];
-    json_t *sources = json_array(), *cases = json_array();
+    glob_t found = {0};
+    const char *last = "";
 
-    snprintf(folder, sizeof(folder), "providers/%s", name);
-    each_file(folder, ".c", count_file, name, sources);
-    snprintf(folder, sizeof(folder), "providers/%s/fixtures", name);
-    if (json_array_size(sources) > 0 && strcmp(name, "sandbox") != 0 && strcmp(name, "kit") != 0) {
-        each_file(folder, ".json", add_file, name, cases);
-        add_test(name, "fixtures", "there are some", has_fixtures, NULL, cases);
-        json_array_append(roots, cases);
+    if (glob("providers/*/*.c", 0, NULL, &found) != 0)
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        char *folder = dirname(found.gl_pathv[i]), *name = strrchr(folder, '/') + 1;
+
+        if (strcmp(name, last) != 0 && strcmp(name, "kit") != 0 && strcmp(name, "sandbox") != 0 &&
+            (!wanted || strcmp(name, wanted) == 0))
+            add_folder(name, folder);
+        last = name;
     }
-    json_decref(sources);
-    json_decref(cases);
+    globfree(&found);
+}
+
+/* One from outside the tree: its file is named by path. */
+static void add_stranger(const char *folder)
+{
+    char *file = NULL;
+
+    if (asprintf(&file, "%s%s.so", folder, strrchr(folder, '/')) < 0)
+        abort();
+    add_folder(file, folder);
+    free(file);
+}
+
+/* What no fixture can hold. */
+static void add_bytes(void)
+{
+    json_t *settings = json_loads("{\"url\": \"http://h/\", \"body\": {\"t\": \"{{body}}\"},"
+                                  "\"headers\": {\"X\": \"{{meta.x}}\"},"
+                                  "\"accepted\": {\"status\": 200, \"id\": \"/id\"}}",
+                                  0, NULL);
+
+    json_array_append_new(roots, settings);
+    add_test("http", "bytes", "that are no text", bytes_that_are_no_text, settings, NULL);
 }
 
 static int by_name(const void *a, const void *b)
@@ -836,30 +686,26 @@ static void free_tests(void)
     json_decref(roots);
 }
 
-/* An argument is a plugin's name: only its cases are run. */
 int main(int argc, char **argv)
 {
-    static const char text_settings[] =
-        "{\"url\": \"http://h/\", \"body\": {\"t\": \"{{body}}\"},"
-        "\"headers\": {\"X\": \"{{meta.x}}\"}, \"accepted\": {\"status\": 200, \"id\": \"/id\"}}";
+    const char *wanted = argc > 1 ? argv[1] : NULL;
     char exe[PATH_MAX] = {0};
-    DIR *d = opendir("providers");
-    json_t *settings = json_loads(text_settings, 0, NULL);
     int failed;
 
-    if (!d || readlink("/proc/self/exe", exe, sizeof(exe) - 1) < 0) {
-        perror("providers");
+    if (readlink("/proc/self/exe", exe, sizeof(exe) - 1) < 0)
         return 1;
-    }
     snprintf(provider_dir, sizeof(provider_dir), "%s/../providers", dirname(exe));
     roots = json_array();
-    json_array_append_new(roots, settings);
-    for (struct dirent *e; (e = readdir(d));)
-        if (e->d_name[0] != '.' && (argc < 2 || strcmp(argv[1], e->d_name) == 0))
-            add_plugin(e->d_name);
-    closedir(d);
-    if (argc < 2)
-        add_test("http", "bytes", "that are no text", bytes_that_are_no_text, settings, NULL);
+    if (wanted && strchr(wanted, '/'))
+        add_stranger(wanted);
+    else
+        add_plugins(wanted);
+    if (!wanted)
+        add_bytes();
+    if (tests_count == 0) {
+        fprintf(stderr, "no plugin is called %s\n", wanted ? wanted : "anything");
+        return 1;
+    }
     qsort(tests, tests_count, sizeof(*tests), by_name);
     failed = _cmocka_run_group_tests("plugins", tests, tests_count, NULL, NULL);
     free_tests();
