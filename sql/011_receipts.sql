@@ -103,9 +103,9 @@ SELECT postrider.ensure_partitions(7);
 CREATE FUNCTION postrider.word_key(word text) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
   -- Case folded without a language, so I, İ, ı and i must be made one here; so must apostrophes.
-  SELECT regexp_replace(translate(lower(btrim(normalize(word, NFKC),
-           U&' \0009\000A\000D\00A0\200B\FEFF.,!?;:"()[]<>*-' || U&'\00AB\00BB\201C\201D\201E\2026') COLLATE "und-x-icu"),
-           U&'\02BB\02BC\2018\2019\0060\00B4\0131\0307', '''''''''''''i'), '[[:space:]]+', ' ', 'g')
+  SELECT regexp_replace(btrim(
+           translate(lower(normalize(word, NFKC) COLLATE "und-x-icu"), U&'\02BB\02BC\2018\2019\0060\00B4\0131\0307', '''''''''''''i'),
+           U&' \0009\000A\000D\00A0\200B\FEFF.,!?;:"()[]<>*-' || U&'''\00AB\00BB\201C\201D\201E\2026'), '[[:space:]]+', ' ', 'g')
 $$;
 COMMENT ON FUNCTION postrider.word_key IS
   'A word as it is compared: trimmed of blanks and punctuation, in one case and one Unicode form.';

@@ -239,7 +239,7 @@ SELECT is(receipt, 'delivered') FROM postrider.messages WHERE id IN (SELECT id F
 SELECT is(postrider.word_key(said), word, format('"%s" is heard as "%s"', said, word)) FROM (VALUES
   ('STOP', 'stop'), (E' Stop.\r\n', 'stop'), ('"stop"', 'stop'), (U&'\00A0stop\FEFF', 'stop'), ('ＳＴＯＰ', 'stop'), ('stop  all', 'stop all'),
   ('СТОП', 'стоп'), ('İPTAL', 'iptal'), ('IPTAL', 'iptal'), ('ıptal', 'iptal'), ('Toʻxtat', 'to''xtat'), ('to`xtat', 'to''xtat'), ('TO’XTAT!', 'to''xtat'),
-  ('ТЎХТАТ', 'тўхтат'), ('ТЎХТАТ', 'тўхтат'), ('HỦY', 'hủy'), (U&'HU\0309Y', 'hủy'), ('ARRÊT', 'arrêt'), ('don''t stop', 'don''t stop')) AS t(said, word);
+  ('ТЎХТАТ', 'тўхтат'), ('ТЎХТАТ', 'тўхтат'), ('HỦY', 'hủy'), (U&'HU\0309Y', 'hủy'), ('ARRÊT', 'arrêt'), ('don''t stop', 'don''t stop'), ('‘Stop’', 'stop')) AS t(said, word);
 SELECT ok(count(*) > 60 AND bool_and(key = postrider.word_key(word)), 'words of many languages') FROM postrider.stop_word;
 
 CREATE FUNCTION pg_temp.says(sender text, said text, id text DEFAULT NULL) RETURNS void LANGUAGE sql AS $$

@@ -61,6 +61,7 @@ static const struct {
     {"int64 overflow", TOP(" \"in_flight\": 9223372036854775808"), "line 2: too big integer", NULL},
     {"text as number", TOP(" \"public_url\": 7"), "public_url: is 7, must be a string", NULL},
     {"empty text", TOP(" \"public_url\": \"\""), "public_url: is \"\", must be a string", NULL},
+    {"a URL with a query", TOP(" \"public_url\": \"https://x/?a\""), "without ? and #", NULL},
     {"not a URL", TOP(" \"public_url\": \"ftp://x\""), "must be an http:// or https://", NULL},
     {"choice", TOP(" \"log_level\": \"loud\""),
      "log_level: is \"loud\", must be one of error|warn|info|debug", NULL},
@@ -170,6 +171,7 @@ static void defaults_are_the_documented_ones(void **state)
     assert_int_equal(p->connect_timeout_ms, 1000);
     assert_int_equal(p->timeout_ms, 2000);
     assert_int_equal(p->idle_ms, 50000);
+    assert_null(p->receipt_token);
     assert_null(p->ca_file);
     assert_string_equal(p->settings_json, "{}");
     config_free(c);
@@ -184,7 +186,8 @@ static void every_value_arrives(void **state)
               "\"log_level\": \"debug\", \"providers\": {"
               "\"z\": {\"plugin\": \"./a.so\", \"in_flight\": 3, \"rate_per_s\": 4,"
               "\"rate_unit\": \"segment\", \"connect_timeout_ms\": 500, \"timeout_ms\": 600,"
-              "\"idle_ms\": 7000, \"ca_file\": \"/ca\", \"settings\": {\"b\": 1, \"a\": [true]}},"
+              "\"idle_ms\": 7000, \"receipt_token\": \"0123456789_aZ-xy\", \"ca_file\": \"/ca\", "
+              "\"settings\": {\"b\": 1, \"a\": [true]}},"
               "\"a\": {\"plugin\": \"http\"}}}");
     const struct config_provider *z = config_provider_find(c, "z");
 
@@ -209,6 +212,7 @@ static void every_value_arrives(void **state)
     assert_int_equal(z->connect_timeout_ms, 500);
     assert_int_equal(z->timeout_ms, 600);
     assert_int_equal(z->idle_ms, 7000);
+    assert_string_equal(z->receipt_token, "0123456789_aZ-xy");
     assert_string_equal(z->ca_file, "/ca");
     assert_string_equal(z->settings_json, "{\"b\":1,\"a\":[true]}");
     assert_null(config_provider_find(c, "b"));

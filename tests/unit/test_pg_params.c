@@ -89,6 +89,18 @@ static void test_uuid_array(void **state)
     pg_params_free(p);
 }
 
+static void test_bytes_array(void **state)
+{
+    struct pg_params *p = pg_params_new();
+
+    (void)state;
+    pg_add_bytes_array(p, (const void *const[]){"\0\xff", NULL}, (const size_t[]){2, 0}, 2);
+    assert_binary(p, 0, 1001, "00000001000000000000001100000002000000010000000200ff00000000");
+    pg_add_bytes_array(p, NULL, NULL, 0);
+    assert_binary(p, 1, 1001, "000000000000000000000011");
+    pg_params_free(p);
+}
+
 static void test_no_uuid(void **state)
 {
     static const char *const rows[] = {
@@ -245,6 +257,7 @@ int main(void)
         cmocka_unit_test(test_i32_array),
         cmocka_unit_test(test_text_array_with_null),
         cmocka_unit_test(test_uuid_array),
+        cmocka_unit_test(test_bytes_array),
         cmocka_unit_test(test_no_uuid),
         cmocka_unit_test(test_scalars),
         cmocka_unit_test(test_too_many),

@@ -71,6 +71,7 @@ static void fill(struct report *r)
     r->db_up = true;
     r->schema_version = r->schema_wanted = 7;
     r->last_claim_ago_ms = 120;
+    r->receipt_contradictions = 24;
     assert_int_equal(report_set(&r->version, "0.1.0"), 0);
     assert_int_equal(report_add_count(r, "otp", "sent", 3), 0);
     assert_int_equal(report_add_count(r, "otp", "unknown", 8), 0);
@@ -86,6 +87,9 @@ static void fill(struct report *r)
     p->in_air = 12;
     p->limit = 800;
     p->outcomes.accepted = 5000000000u; /* beyond 32 bits */
+    p->receipts.delivered = 21;
+    p->receipts.refused = 22;
+    p->receipts.unmatched = 23;
     p->outcomes.unknown = 2;
     histogram_add_us(&p->call, 150 * 1000);
     histogram_add_us(&p->call, 70 * 1000 * 1000);
@@ -109,6 +113,11 @@ static void metrics_say_what_is(void **state)
     has(text, "{provider=\"ma\\\"in\\\\\",outcome=\"accepted\"} 5000000000\n");
     has(text, "{provider=\"ma\\\"in\\\\\",state=\"paused\"} 1\n");
     has(text, "{provider=\"ma\\\"in\\\\\",state=\"open\"} 0\n");
+    has(text, "\npostrider_receipts_total{provider=\"ma\\\"in\\\\\",status=\"delivered\"} 21\n");
+    has(text, "\npostrider_receipts_total{provider=\"ma\\\"in\\\\\",status=\"expired\"} 0\n");
+    has(text, "\npostrider_callbacks_total{provider=\"ma\\\"in\\\\\",result=\"refused\"} 22\n");
+    has(text, "\npostrider_receipts_open_total{provider=\"ma\\\"in\\\\\",as=\"unmatched\"} 23\n");
+    has(text, "\npostrider_receipt_contradictions_total 24\n");
     has(text, "\npostrider_last_claim_age_seconds 0.12");
     has(text, "\npostrider_last_sweep_age_seconds 90.5\n"); /* never: as old as the worker */
     has(text, "\npostrider_build_info{version=\"0.1.0\"} 1\n");

@@ -52,16 +52,21 @@ static const struct cli_spec spec = {
     "  FROM postrider.messages WHERE id = $1::uuid), events AS (" \
     " SELECT created_at AS at, 0 AS n, 'created' AS event, NULL::text AS provider," \
     "  NULL::text AS outcome, NULL::text AS phase, NULL::text AS code, NULL::text AS detail," \
-    "  NULL::text AS vendor_id, NULL::bigint AS took_ms, NULL::text AS who, NULL::text AS reason" \
+    "  NULL::text AS vendor_id, NULL::bigint AS took_ms, NULL::text AS who, NULL::text AS reason," \
+    "  NULL::text AS status, NULL::text AS part, NULL::text AS result, NULL::timestamptz AS vendor_at" \
     "  FROM m" \
     " UNION ALL SELECT a.started_at, 1, 'attempt', a.provider, a.outcome::text, a.phase, a.code," \
-    "  a.detail, a.vendor_id, " MS("a.ended_at - a.started_at") ", NULL, NULL" \
+    "  a.detail, a.vendor_id, " MS("a.ended_at - a.started_at") ", NULL, NULL, NULL, NULL, NULL, NULL" \
     "  FROM postrider.attempts AS a WHERE a.message_id = $1::uuid" \
     " UNION ALL SELECT m.changed_at, 3, m.state::text, m.provider, NULL, NULL, NULL, NULL," \
-    "  m.vendor_id, NULL, NULL, m.reason FROM m WHERE m.state <> 'pending' OR m.calls > 0"
+    "  m.vendor_id, NULL, NULL, m.reason, NULL, NULL, NULL, NULL" \
+    "  FROM m WHERE m.state <> 'pending' OR m.calls > 0" \
+    " UNION ALL SELECT r.at, 4, 'receipt', r.provider, NULL, NULL, r.code, r.detail, r.vendor_id," \
+    "  NULL, NULL, NULL, r.status, r.part, coalesce(r.result, 'waits'), r.vendor_at" \
+    "  FROM postrider.receipts AS r WHERE r.message_id = $1::uuid"
 #define EVENTS_LOG \
     " UNION ALL SELECT o.at, 2, o.action, NULL, NULL, NULL, NULL, NULL, NULL, NULL, o.who," \
-    "  o.reason FROM postrider.operator_log AS o WHERE o.message_id = $1::uuid"
+    "  o.reason, NULL, NULL, NULL, NULL FROM postrider.operator_log AS o WHERE o.message_id = $1::uuid"
 #define EVENTS_END \
     ") SELECT json_build_object('id', m.id, 'kind', m.kind, 'state', m.state," \
     " 'reason', m.reason, 'receipt', m.receipt, 'recipient', m.recipient, 'sender', m.sender," \
@@ -74,7 +79,8 @@ static const struct cli_spec spec = {
     " 'timeline', (SELECT json_agg(json_strip_nulls(json_build_object('at', " ISO("e.at") "," \
     "  'after_ms', " MS("e.at - m.created_at") ", 'event', e.event, 'provider', e.provider," \
     "  'outcome', e.outcome, 'phase', e.phase, 'code', e.code, 'detail', e.detail," \
-    "  'vendor_id', e.vendor_id, 'took_ms', e.took_ms, 'who', e.who, 'reason', e.reason))" \
+    "  'vendor_id', e.vendor_id, 'took_ms', e.took_ms, 'who', e.who, 'reason', e.reason," \
+    "  'status', e.status, 'part', e.part, 'result', e.result, 'vendor_at', " ISO("e.vendor_at") "))" \
     "  ORDER BY e.at, e.n) FROM events AS e)) FROM m"
 
 #define RIGHTS \
@@ -163,12 +169,47 @@ static void print_part(const char *lead, const char *text, const char *tail)
     free(clean);
 }
 
+/* "2 of 3 parts arrived" belongs to the receipt. */
+static bool is_of_receipt(const char *reason)
+{
+    return strstr(reason, " parts arrived") != NULL;
+}
+
 /* What the state's own words say already is not said twice. */
 static const char *reason_of(const json_t *object)
 {
     const char *reason = member_text(object, "reason");
 
-    return strcmp(reason, "outcome unknown") == 0 || strcmp(reason, "canceled") == 0 ? "" : reason;
+    return strcmp(reason, "outcome unknown") == 0 || strcmp(reason, "canceled") == 0 ||
+                   is_of_receipt(reason)
+               ? ""
+               : reason;
+}
+
+static const char *status_words(const char *status)
+{
+    if (strcmp(status, "in_transit") == 0)
+        return "in transit";
+    if (strcmp(status, "undelivered") == 0)
+        return "not delivered";
+    return strcmp(status, "rejected") == 0 ? "refused later" : status;
+}
+
+static void print_receipt(const json_t *e)
+{
+    const char *result = member_text(e, "result");
+
+    print_part("receipt from ", member_text(e, "provider"), "");
+    print_part(", part ", member_text(e, "part"), "");
+    print_part(": ", status_words(member_text(e, "status")), "");
+    print_part(", code ", member_text(e, "code"), "");
+    print_part(", ", member_text(e, "detail"), "");
+    print_part(", vendor id ", member_text(e, "vendor_id"), "");
+    print_part(", at ", member_text(e, "vendor_at"), " by its clock");
+    if (strcmp(result, "waits") == 0)
+        printf(", not applied yet");
+    else if (strcmp(result, "applied") != 0)
+        print_part(", ", strcmp(result, "no news") == 0 ? "nothing new" : result, "");
 }
 
 static void print_event(const json_t *e)
@@ -181,6 +222,11 @@ static void print_event(const json_t *e)
     if (after > 0)
         offset = words_duration(after);
     printf("  %s  %10s  ", member_text(e, "at"), offset.text);
+    if (strcmp(event, "receipt") == 0) {
+        print_receipt(e);
+        putchar('\n');
+        return;
+    }
     if (strcmp(event, "attempt") == 0)
         printf("attempt");
     else
@@ -222,9 +268,21 @@ static void print_text(const json_t *m)
            member_number(m, "segments"), member_number(m, "segments") == 1 ? "" : "s");
 }
 
+static void print_receipt_field(const json_t *m)
+{
+    const char *receipt = member_text(m, "receipt"), *reason = member_text(m, "reason");
+
+    if (strcmp(receipt, "none") == 0)
+        return;
+    if (is_of_receipt(reason))
+        printf("%-10s %s (%s)\n", "receipt", receipt, reason);
+    else
+        print_field("receipt", receipt);
+}
+
 static void print_plain(const json_t *m)
 {
-    const char *receipt = member_text(m, "receipt"), *state = member_text(m, "state");
+    const char *state = member_text(m, "state");
     json_t *event;
     size_t i;
 
@@ -238,8 +296,7 @@ static void print_plain(const json_t *m)
     print_field("reason", reason_of(m));
     print_field("provider", member_text(m, "provider"));
     print_field("vendor id", member_text(m, "vendor_id"));
-    if (strcmp(receipt, "none") != 0)
-        print_field("receipt", receipt);
+    print_receipt_field(m);
     if (strcmp(state, "pending") == 0) {
         print_when("next due", m, "due_at", "due_in_ms");
         print_when("expires", m, "expires_at", "expires_in_ms");

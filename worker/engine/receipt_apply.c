@@ -70,7 +70,7 @@ static void on_applied(void *arg, enum pg_end end, const struct pg_result *r)
     int64_t picked = 0;
     bool any_news = false;
 
-    if (end == PG_COMMITTED)
+    if (end == PG_COMMITTED && pg_rows(r) > 0)
         failpoint("receipts_applied");
     rs->applying = false;
     if (end == PG_FAILED)

@@ -49,21 +49,21 @@ struct report_receipts *receipts_count(struct engine *e, const char *provider)
 }
 
 /* A flood of forgeries is one line now and then. */
-static void tell_refusal(struct receipts *rs, const char *provider, const char *event,
-                         const char *why)
+static void tell(struct receipts *rs, const char *provider, bool refused, const char *why)
 {
     struct receipt_count *c = count_of(rs, provider);
+    struct telling *t = c ? (refused ? &c->refused : &c->unreadable) : NULL;
     int64_t now = clock_boot_ms();
 
-    if (!c)
+    if (!t)
         return;
-    c->untold++;
-    if (c->told_ms && now - c->told_ms < TELL_EVERY_MS)
+    t->untold++;
+    if (t->told_ms && now - t->told_ms < TELL_EVERY_MS)
         return;
-    log_event(LOG_LEVEL_WARN, event, "provider=%s n=%llu why=%s", provider,
-              (unsigned long long)c->untold, why);
-    c->told_ms = now;
-    c->untold = 0;
+    log_event(LOG_LEVEL_WARN, refused ? "callback_refused" : "callback_unreadable",
+              "provider=%s n=%llu why=%s", provider, (unsigned long long)t->untold, why);
+    t->told_ms = now;
+    t->untold = 0;
 }
 
 /* ---- whose call it is ---- */
@@ -269,11 +269,11 @@ void receipts_serve(void *arg, const struct serve_request *req, struct serve_rep
     r = read_call(e, v, req, &events, &err);
     if (r == -EACCES) {
         n->refused++;
-        tell_refusal(rs, v->conf->name, "callback_refused", err_text(&err));
+        tell(rs, v->conf->name, true, err_text(&err));
         say(reply, 403, "{\"error\":\"the signature is missing or wrong\"}\n");
     } else if (r == -EBADMSG) {
         n->unreadable++;
-        tell_refusal(rs, v->conf->name, "callback_unreadable", err_text(&err));
+        tell(rs, v->conf->name, false, err_text(&err));
         say(reply, 400, "{\"error\":\"this is no callback of this vendor\"}\n");
     } else if (r < 0 || !keep(rs, v, req, &events)) {
         n->unstored++;

@@ -15,12 +15,16 @@ struct callback {
     struct plugin_events events;
 };
 
+struct telling {     /* what would flood the log */
+    int64_t told_ms; /* when it was logged last */
+    uint64_t untold; /* how often since */
+};
+
 struct receipt_count {
     struct receipt_count *next;
     char *provider;
     struct report_receipts n;
-    int64_t told_ms; /* when a refusal was logged last */
-    uint64_t untold; /* refusals since */
+    struct telling refused, unreadable;
 };
 
 struct receipts {
