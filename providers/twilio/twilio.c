@@ -17,9 +17,8 @@
 #include "worker/core/text.h"
 
 enum { BODY_MAX = 1600, SID_LEN = 34 };
-
 /* Twilio's own advice for how long an answer may take (twilio-ruby issue 519). */
-static const int64_t worst_answer_ms = 26000;
+enum { WORST_ANSWER_S = 26 };
 
 /* ---- settings ------------------------------------------------------------------------------- */
 
@@ -77,6 +76,7 @@ static int read_settings(struct twilio *t, struct settings *s)
     t->auth_tokens = settings_list(s, "auth_token");
     t->shared_keys = settings_list(s, "shared_key_secret");
     t->lookup_delay_ms = settings_int(s, "lookup_delay_s", 60, 0, 3600) * 1000;
+    t->worst_answer_ms = settings_int(s, "worst_answer_s", WORST_ANSWER_S, 0, 600) * 1000;
     r = s->error;
     if (r == 0 && !is_sid(t->account_sid, "AC"))
         r = settings_refuse(s, "account_sid", NULL, "is not AC and 32 hex digits");
@@ -140,7 +140,7 @@ static void twilio_describe(const void *self, struct provider_caps *ret)
     ret->ask = PROVIDER_ASK_BY_TEXT;
     ret->absence_proves = true;
     ret->ask_delay_ms = t->lookup_delay_ms;
-    ret->worst_answer_ms = worst_answer_ms;
+    ret->worst_answer_ms = t->worst_answer_ms;
     ret->receipts =
         t->auth_tokens || t->shared_keys ? PROVIDER_RECEIPTS_SIGNED : PROVIDER_RECEIPTS_UNSIGNED;
     ret->number = PROVIDER_NUMBER_PLUS;

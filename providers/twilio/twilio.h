@@ -18,7 +18,7 @@ struct twilio {
     char **shared_keys;          /* secrets of Webhooks Rules; NULL: none */
     char *from;                  /* NULL: none */
     char *messaging_service_sid; /* NULL: none */
-    int64_t lookup_delay_ms;
+    int64_t lookup_delay_ms, worst_answer_ms;
 };
 
 /* Who a message is sent by: its own sender, else the service, else `from`. */

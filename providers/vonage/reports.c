@@ -15,7 +15,7 @@
 
 /* Their clock is not ours. */
 static const int64_t clocks_ms = 10000;
-static const int64_t slice_min_ms = 10000, day_ms = INT64_C(86400000);
+static const int64_t day_ms = INT64_C(86400000);
 /* The host follows 20 pages; two are left for slices that need a second one. */
 enum { SLICES_MAX = 18 };
 
@@ -26,7 +26,7 @@ struct walk {
 };
 
 /* Our cursor: "BEGIN", or "BEGIN CURSOR IV". A broken one begins anew. */
-static struct walk walk_at(const struct provider_question *q)
+static struct walk walk_at(const struct vonage *v, const struct provider_question *q)
 {
     struct walk w = {.from = q->from_ms - clocks_ms, .end = q->to_ms + clocks_ms, .rest = ""};
     int64_t slice = (w.end - w.from) / SLICES_MAX + 1000, begin = 0;
@@ -38,8 +38,8 @@ static struct walk walk_at(const struct provider_question *q)
         w.from = begin;
         w.rest = *c == ' ' ? c + 1 : "";
     }
-    if (slice < slice_min_ms)
-        slice = slice_min_ms;
+    if (slice < v->lookup_slice_ms)
+        slice = v->lookup_slice_ms;
     if (slice > day_ms)
         slice = day_ms; /* their limit */
     slice -= slice % 1000;
@@ -68,7 +68,7 @@ static void fill(const struct vonage *v, const struct walk *w, struct form *url)
 int vonage_ask(const void *self, const struct provider_question *q, struct provider_req *req)
 {
     const struct vonage *v = self;
-    struct walk w = walk_at(q);
+    struct walk w = walk_at(v, q);
     struct form url = {0};
     int r;
 
@@ -147,7 +147,7 @@ int vonage_ask_judge(const void *self, const struct provider_question *q,
     const json_t *records = json_object_get(body, "records");
     const char *status = json_text_at(body, "request_status");
     bool truncated = status && strcmp(status, "TRUNCATED") == 0, found;
-    struct walk w = walk_at(q);
+    struct walk w = walk_at(v, q);
     int r;
 
     if (reply->status != 200 || !json_is_array(records) ||

@@ -32,7 +32,7 @@ struct vonage {
     char **signature_secrets; /* NULL: callbacks are not signed */
     bool md5_hash;            /* SMS API's oldest scheme: the secret at the text's end */
     enum sign_hash signature_hash;
-    int64_t lookup_delay_ms;
+    int64_t lookup_delay_ms, lookup_slice_ms;
 };
 
 /* 0, -EINVAL (refused) or -ENOMEM; vonage_close frees in any case. */
