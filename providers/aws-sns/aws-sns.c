@@ -103,14 +103,17 @@ static void sns_describe(const void *arg, struct provider_caps *ret)
 
 static void add_attribute(struct form *body, int n, const char *name, const char *value)
 {
-    char field[80];
+    struct form at = {0};
 
-    (void)snprintf(field, sizeof(field), "MessageAttributes.entry.%d.Name", n);
-    form_add(body, field, name);
-    (void)snprintf(field, sizeof(field), "MessageAttributes.entry.%d.Value.DataType", n);
-    form_add(body, field, "String");
-    (void)snprintf(field, sizeof(field), "MessageAttributes.entry.%d.Value.StringValue", n);
-    form_add(body, field, value);
+    form_printf(&at, "&MessageAttributes.entry.%d.", n);
+    form_printf(body, "%sName=", at.error ? "" : at.text);
+    form_escape(body, name, strlen(name));
+    form_printf(body, "%sValue.DataType=String%sValue.StringValue=", at.error ? "" : at.text,
+                at.error ? "" : at.text);
+    form_escape(body, value, strlen(value));
+    if (at.error)
+        body->error = at.error;
+    form_done(&at);
 }
 
 static void add_sender(struct form *body, const char *sender)

@@ -1,6 +1,6 @@
 /* MessageBird's REST API: rest.messagebird.com. See README.md. */
 #include <errno.h>
-#include <limits.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -172,7 +172,7 @@ static int judge_end(const struct mb_self *self, const json_t *root, int64_t ask
         self->host->answer(a, PROVIDER_NEVER_SEEN);
         return 0;
     }
-    form_printf(&next, "%lld", (long long)(offset + (int64_t)n));
+    form_printf(&next, "%" PRId64, offset + (int64_t)n);
     r = next.error ? next.error : self->host->answer_more(a, next.text, next.len);
     form_done(&next);
     return r;
