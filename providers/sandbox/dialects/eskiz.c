@@ -1,6 +1,7 @@
 /* Eskiz.uz: log in for a 30-day JWT, send batches as JSON, find them in a list by time or by
  * dispatch. Errors are words. Written from the vendor's API page. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -243,8 +244,8 @@ static int64_t number_param(const char *text, int64_t otherwise)
 static int word_list(struct sb_call *c, const struct list *l, struct sb_reply *reply)
 {
     int64_t last = l->total == 0 ? 1 : (l->total + l->size - 1) / l->size;
-    json_t *next = l->page < last ? json_sprintf("https://notify.eskiz.uz%s?page=%lld", c->path,
-                                                 (long long)(l->page + 1))
+    json_t *next = l->page < last ? json_sprintf("https://notify.eskiz.uz%s?page=%" PRId64, c->path,
+                                                 l->page + 1)
                                   : json_null();
 
     return sb_reply_json(reply, 200,
