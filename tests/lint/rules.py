@@ -20,8 +20,9 @@ LAYERS = {
     "worker/cli": ("worker/core", "worker/io", "worker/engine", "worker/web", "providers/sandbox"),
     "worker/main.c": ("worker/core", "worker/io", "worker/engine", "worker/cli",
                       "providers/sandbox"),
-    "providers/sandbox": ("worker/core", "worker/io"),
-    "providers": ("worker/core",),
+    "providers/sandbox": ("worker/core", "worker/io", "providers/kit"),
+    "providers/kit": ("worker/core",),
+    "providers": ("worker/core", "providers/kit"),
 }
 CONTRACT = "providers/provider.h"  # the plugin border: every layer may know it
 

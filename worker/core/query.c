@@ -23,9 +23,11 @@ static bool decode(const char *text, size_t len, char **io_out)
 
     for (size_t i = 0; i < len; i++) {
         char c = text[i];
+        int high = c == '%' && len - i > 2 ? hex(text[i + 1]) : -1;
+        int low = high >= 0 ? hex(text[i + 2]) : -1;
 
-        if (c == '%' && len - i > 2 && hex(text[i + 1]) >= 0 && hex(text[i + 2]) >= 0) {
-            c = (char)(hex(text[i + 1]) << 4 | hex(text[i + 2]));
+        if (low >= 0) {
+            c = (char)(high * 16 + low);
             i += 2;
         } else if (c == '+') {
             c = ' ';
