@@ -9,8 +9,8 @@
     X(aws_sms_voice)                                                                               \
     X(aws_sns)                                                                                     \
     X(bird)                                                                                        \
-    X(esms)                                                                                        \
     X(eskiz)                                                                                       \
+    X(esms)                                                                                        \
     X(http)                                                                                        \
     X(infobip)                                                                                     \
     X(jasmin)                                                                                      \
