@@ -169,7 +169,7 @@ static int read_secrets(struct hp_receipt *r, const struct hp_open *open, const 
 static int read_header(struct hp_receipt *r, const struct hp_open *open, const json_t *signature)
 {
     static const char *const encodings[] = {"hex", "base64", NULL};
-    const char *header, *encoding;
+    const char *header = NULL, *encoding = NULL;
     int result = hp_get_string(open, "receipt.signature.header", signature, "header", &header);
 
     if (result == 0 && (!header || !hp_is_token(header)))
@@ -209,7 +209,7 @@ static int read_signature(struct hp_receipt *r, const struct hp_open *open, cons
     static const char *const schemes[] = {"none", "hmac-sha1", "hmac-sha256", "standard-webhooks",
                                           NULL};
     const json_t *signature = json_object_get(receipt, "signature"), *tolerance;
-    const char *scheme;
+    const char *scheme = NULL;
     int64_t tolerance_s = TOLERANCE_DEFAULT_S;
     int result, i;
 
