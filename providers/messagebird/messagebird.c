@@ -90,7 +90,7 @@ static void read_rest(struct mb_self *self, struct settings *s)
     self->url = settings_url(s, "url", "https://rest.messagebird.com");
     self->datacoding = settings_word(s, "datacoding", datacoding, 0);
     self->secrets = settings_list(s, "signing_key");
-    self->ask_delay_ms = settings_int(s, "ask_delay_s", 60, 1, 3600) * 1000;
+    self->ask_delay_ms = settings_int(s, "lookup_delay_s", 60, 0, 3600) * 1000;
     self->absence_proves = settings_bool(s, "absence_proves", true);
     if (key && asprintf(&self->authorization, "AccessKey %s", key) < 0) {
         self->authorization = NULL;
