@@ -60,7 +60,7 @@ static int read_settings(struct plivo *p, struct settings *s)
         r = check_account(auth_id, s);
     if (r == 0)
         r = check_sender(p, s);
-    if (r == 0) {
+    if (r == 0 && p->tokens) {
         p->authorization = request_basic(auth_id, p->tokens[0]);
         if (asprintf(&p->messages_url, "%s/v1/Account/%s/Message/", url, auth_id) < 0)
             p->messages_url = NULL;

@@ -58,7 +58,8 @@ static bool is_authentic(const struct sinch *self, const struct provider_callbac
     size_t len = 0;
     char *text;
 
-    if (!signature || !nonce || !timestamp || (algorithm && strcasecmp(algorithm, "HmacSHA256")))
+    if (!signature || !nonce || !timestamp ||
+        (algorithm && strcasecmp(algorithm, "HmacSHA256") != 0))
         return false;
     text = signed_text(cb, nonce, timestamp, &len);
     for (char *const *secret = self->secrets; text && *secret && !ok; secret++)
