@@ -42,6 +42,7 @@ int vonage_login(const void *self, int64_t now_ms, struct provider_req *req,
                  struct provider_grant *grant)
 {
     const struct vonage *v = self;
+    json_int_t now_s = now_ms / 1000;
     json_t *claims;
     char *id, *token = NULL;
     int r = -ENOMEM;
@@ -50,9 +51,8 @@ int vonage_login(const void *self, int64_t now_ms, struct provider_req *req,
     if (v->auth != VONAGE_AUTH_JWT)
         return v->host->grant_token(grant, "-", 1, 0);
     id = token_id(v, now_ms);
-    claims = json_pack("{s:s, s:I, s:I, s:s}", "application_id", v->application_id, "iat",
-                       (json_int_t)(now_ms / 1000), "exp", (json_int_t)(now_ms / 1000 + TOKEN_S),
-                       "jti", id ? id : "");
+    claims = json_pack("{s:s, s:I, s:I, s:s}", "application_id", v->application_id, "iat", now_s,
+                       "exp", now_s + TOKEN_S, "jti", id ? id : "");
     if (id && claims)
         token = sign_jwt_rs256(claims, v->private_key);
     if (token)
