@@ -144,14 +144,15 @@ static int add_sender(const struct plivo *p, const struct provider_msg *msg, jso
     if (sender_kind(sender) == SENDER_BAD)
         return -EINVAL;
     sender += *sender == '+';
-    if (strcmp(sender, msg->recipient + 1) == 0)
+    if (strcmp(sender, msg->recipient + (*msg->recipient == '+')) == 0)
         return -EINVAL; /* Plivo does not send to the sender */
     return json_object_set_new(body, "src", json_string(sender)) < 0 ? -ENOMEM : 0;
 }
 
 static int add_rest(const struct plivo *p, const struct provider_msg *msg, json_t *body)
 {
-    int r = json_object_set_new(body, "dst", json_string(msg->recipient + 1));
+    int r =
+        json_object_set_new(body, "dst", json_string(msg->recipient + (*msg->recipient == '+')));
 
     r |= json_object_set_new(body, "text", json_stringn(msg->body, msg->body_len));
     r |= json_object_set_new(body, "type", json_string("sms"));

@@ -186,7 +186,7 @@ static const char *expire_at(const struct provider_msg *msg, char buf[WHEN_SIZE]
 static json_t *batch(const struct sinch *self, const struct provider_msg *msg, const char *sender)
 {
     char when[WHEN_SIZE];
-    json_t *body = json_pack("{s:[s]}", "to", msg->recipient + 1);
+    json_t *body = json_pack("{s:[s]}", "to", msg->recipient + (*msg->recipient == '+'));
     int r = body ? 0 : -1;
 
     if (sender)
