@@ -375,7 +375,7 @@ static int hex_value(char c)
 const char *sb_call_utf16be_hex(struct sb_call *c, const char *hex)
 {
     size_t len = strlen(hex);
-    uint8_t *bytes = len % 4 == 0 ? malloc(len / 2 + 1) : NULL;
+    uint8_t *bytes = len % 4 == 0 ? calloc(1, len / 2 + 1) : NULL;
     const char *text = NULL;
     bool ok = bytes != NULL;
 

@@ -155,8 +155,8 @@ static int index_message(struct sb_store *s, struct kept *k)
             return -ENOMEM;
     }
     for (size_t i = 0; i < k->pub.ids_n; i++) {
-        json_int_t where = (json_int_t)(k->pub.no * (PARTS_MAX + 1) + i);
-        if (json_object_set_new(s->ids, k->ids[i], json_integer(where)) < 0)
+        uint64_t where = k->pub.no * (PARTS_MAX + 1) + i;
+        if (json_object_set_new(s->ids, k->ids[i], json_integer((json_int_t)where)) < 0)
             return -ENOMEM;
     }
     return 0;
