@@ -314,7 +314,7 @@ $$;
 
 -- Asking ------------------------------------------------------------------------------------------
 
-CREATE FUNCTION postrider.ask_take(p_providers text[], p_per_minute integer[], p_limit integer, p_hidden_ms bigint)
+CREATE FUNCTION postrider.ask_take(p_providers text[], p_per_minute integer[], p_rooms integer[], p_hidden_ms bigint)
 RETURNS TABLE (
   id uuid, token bigint, doubts integer, kind text, recipient text, body text, sender text, key uuid, meta jsonb,
   provider text, attempts integer, calls integer, vendor_id text, canceled boolean, tries integer, misses integer,
@@ -326,20 +326,18 @@ SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SE
 DECLARE
   v_now timestamptz := clock_timestamp();
   v_room integer;
-  v_left integer := p_limit;
   v_ids uuid[] := '{}';
   v_some uuid[];
 BEGIN
   FOR i IN 1 .. cardinality(p_providers) LOOP
-    EXIT WHEN v_left <= 0;
     CONTINUE WHEN NOT EXISTS (SELECT 1 FROM postrider.ask AS a WHERE a.provider = p_providers[i] AND a.ask_at <= v_now);
-    v_room := v_left;
+    v_room := p_rooms[i];
     IF p_per_minute[i] > 0 THEN
       INSERT INTO postrider.ask_budget AS b (provider, minute, used)
       VALUES (p_providers[i], date_trunc('minute', v_now), 0)
       ON CONFLICT (provider) DO UPDATE
          SET used = CASE WHEN b.minute = excluded.minute THEN b.used ELSE 0 END, minute = excluded.minute
-      RETURNING least(v_left, p_per_minute[i] - b.used) INTO v_room;
+      RETURNING least(p_rooms[i], p_per_minute[i] - b.used) INTO v_room;
     END IF;
     CONTINUE WHEN v_room <= 0;
     WITH due AS (
@@ -354,7 +352,6 @@ BEGIN
     )
     SELECT array_agg(t.message_id) INTO v_some FROM taken AS t;
     v_ids := v_ids || coalesce(v_some, '{}');
-    v_left := v_left - coalesce(cardinality(v_some), 0);
     IF p_per_minute[i] > 0 THEN
       UPDATE postrider.ask_budget AS b SET used = b.used + coalesce(cardinality(v_some), 0) WHERE b.provider = p_providers[i];
     END IF;
@@ -379,7 +376,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postrider.ask_take IS
-  'Doubts of these providers that are due to be asked about, hidden from others for p_hidden_ms; at most p_per_minute[i] (0: no limit) a minute over all workers. Asking twice harms nothing: what follows is fenced.';
+  'Doubts of these providers that are due to be asked about, hidden from others for p_hidden_ms; at most p_rooms[i] now and p_per_minute[i] (0: no limit) a minute over all workers. Asking twice harms nothing: what follows is fenced.';
 
 CREATE FUNCTION postrider.ask_store(
   p_ids uuid[], p_tokens bigint[], p_doubts integer[], p_nexts text[], p_delays bigint[], p_misses integer[], p_reasons text[])

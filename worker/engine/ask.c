@@ -188,6 +188,14 @@ static enum finding finding_of(enum provider_finding word)
     return (unsigned)word < PROVIDER_FINDING_MAX_ ? map[word] : FINDING_CANNOT_SAY;
 }
 
+static const char *finding_name(enum finding finding)
+{
+    static const char *const names[FINDING_MAX_] = {"cannot say", "has it", "refused it",
+                                                    "never seen"};
+
+    return (unsigned)finding < FINDING_MAX_ ? names[finding] : names[FINDING_CANNOT_SAY];
+}
+
 static void count_finding(struct report_findings *f, enum finding finding)
 {
     switch (finding) {
@@ -235,8 +243,9 @@ static void conclude(struct inquiry *q, enum finding finding, const char *vendor
     q->view.jitter = engine_jitter();
     q->decision =
         decide_ask(&q->policy, &q->vendor->cap, &q->view, finding, q->answer.retry_after_ms);
-    log_event(LOG_LEVEL_DEBUG, "asked", "id=%s provider=%s finding=%d next=%d", q->id,
-              q->vendor->conf->name, (int)finding, (int)q->decision.next);
+    log_event(LOG_LEVEL_DEBUG, "asked", "id=%s provider=%s finding=%s next=%d code=%s detail=%s",
+              q->id, q->vendor->conf->name, finding_name(finding), (int)q->decision.next,
+              q->answer.code, q->answer.detail);
     switch (q->decision.next) {
     case ASK_ACCEPTED:
         news(q, OUTCOME_ACCEPTED, vendor_id);
@@ -303,6 +312,9 @@ static void on_answer(void *arg, const struct http_result *r)
     struct provider_reply reply = vendor_reply(r);
 
     plugin_ask_judge(v->plugin, &q->question, &reply, clock_real_ms() / 1000, &q->answer);
+    if (!r->complete)
+        log_event(LOG_LEVEL_WARN, "ask_unanswered", "provider=%s phase=%s error=%s", v->conf->name,
+                  http_phase_name(r->phase), r->error);
     if (q->answer.fault)
         log_event(LOG_LEVEL_ERROR, "plugin_fault", "provider=%s fault=%s", v->conf->name,
                   q->answer.fault);
@@ -455,7 +467,8 @@ static int64_t hidden_ms(const struct engine *e)
     return 2 * longest + 10000; /* a few pages; were it more, another would ask the same */
 }
 
-static size_t open_providers(const struct engine *e, const char **names, int32_t *limits)
+static size_t open_providers(const struct engine *e, const char **names, int32_t *limits,
+                             int32_t *rooms)
 {
     int64_t now = clock_boot_ms();
     size_t n = 0;
@@ -464,9 +477,12 @@ static size_t open_providers(const struct engine *e, const char **names, int32_t
         const struct vendor *v = e->setup.vendors[i];
         uint32_t limit = plugin_caps(v->plugin)->asks_per_minute;
 
-        if (!plugin_asks(v->plugin) || vendor_allowed(v, now) == 0)
+        int64_t room = v->conf->in_flight - v->in_air - v->asking;
+
+        if (!plugin_asks(v->plugin) || vendor_allowed(v, now) == 0 || room <= 0)
             continue;
         names[n] = v->conf->name;
+        rooms[n] = room < ASKS_MAX ? (int32_t)room : ASKS_MAX;
         limits[n++] = limit < INT32_MAX ? (int32_t)limit : INT32_MAX;
     }
     return n;
@@ -475,7 +491,7 @@ static size_t open_providers(const struct engine *e, const char **names, int32_t
 void ask_turn(struct engine *e)
 {
     const char *names[PROVIDERS_MAX];
-    int32_t limits[PROVIDERS_MAX];
+    int32_t limits[PROVIDERS_MAX], rooms[PROVIDERS_MAX];
     struct pg_params *p;
     size_t n;
 
@@ -484,13 +500,13 @@ void ask_turn(struct engine *e)
     store(e);
     if (e->asks_busy || e->draining || !e->kinds_ok || !e->adopted || e->asks_open >= ASKS_MAX)
         return;
-    n = open_providers(e, names, limits);
+    n = open_providers(e, names, limits, rooms);
     if (n == 0)
         return;
     p = pg_params_new();
     pg_add_text_array(p, names, n);
     pg_add_i32_array(p, limits, n);
-    pg_add_i64(p, ASKS_MAX - e->asks_open);
+    pg_add_i32_array(p, rooms, n);
     pg_add_i64(p, hidden_ms(e));
     e->asks_busy = pg_exec(e->doors[DOOR_HOUSE].pg, QUERY_ASK_TAKE, p, on_taken, e) == 0;
 }

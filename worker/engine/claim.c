@@ -300,7 +300,7 @@ static unsigned room_for(const struct engine *e, const struct lane *lane, const 
     unsigned all = less_reserve((unsigned)e->setup.config->in_flight, share);
     unsigned used = e->in_hand + asked_in_all(e);
     unsigned allowed = vendor_allowed(v, now);
-    unsigned theirs = (unsigned)v->conf->in_flight;
+    unsigned theirs = vendor_slots(v);
     unsigned room;
 
     theirs = less_reserve(allowed < theirs ? allowed : theirs, share);

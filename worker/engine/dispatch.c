@@ -335,7 +335,8 @@ static void begin(struct engine *e, struct msg *m, int64_t now)
 
 static bool has_slot(const struct vendor *v, int64_t now)
 {
-    return v->in_air < (unsigned)v->conf->in_flight && v->in_air < vendor_allowed(v, now);
+    return v->in_air < vendor_slots(v) && v->in_air + v->asking < (unsigned)v->conf->in_flight &&
+           v->in_air < vendor_allowed(v, now);
 }
 
 /* One message as far as it can go now: into the air, back, or into its vendor's waiting line. */

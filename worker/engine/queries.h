@@ -36,7 +36,7 @@
 #define QUERY_WITHDRAW "SELECT postrider.withdraw($1, $2)"
 
 /* Asking: doubts that are due, what follows an answer, and whose a message of the vendor's is. */
-#define QUERY_ASK_TAKE  "SELECT * FROM postrider.ask_take($1, $2, $3::int, $4)"
+#define QUERY_ASK_TAKE  "SELECT * FROM postrider.ask_take($1, $2, $3, $4)"
 #define QUERY_ASK_STORE "SELECT postrider.ask_store($1, $2, $3, $4, $5, $6, $7)"
 #define QUERY_OWN_ID    "SELECT postrider.own_id($1::uuid, $2, $3)"
 

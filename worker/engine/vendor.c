@@ -43,7 +43,7 @@ struct vendor *vendor_free(struct vendor *v)
 int vendor_open(struct engine *e, const struct config *config, const struct config_provider *conf,
                 struct vendor **ret, struct err *err)
 {
-    struct http_options options = {.max_calls = (unsigned)conf->in_flight,
+    struct http_options options = {.max_calls = (unsigned)conf->in_flight + 1, /* a login */
                                    .body_cap = REPLY_CAP,
                                    .idle_ms = conf->idle_ms,
                                    .ca_file = conf->ca_file,
@@ -87,6 +87,16 @@ bool vendor_keeps_ids(const struct vendor *v)
     const struct provider_caps *caps = plugin_caps(v->plugin);
 
     return caps->receipts_by_id || caps->several_ids || caps->ask == PROVIDER_ASK_BY_TEXT;
+}
+
+/* Where answers may be asked for, a sixteenth of the slots is kept free of sends: or a campaign
+ * would put off every look-up to its end. */
+unsigned vendor_slots(const struct vendor *v)
+{
+    unsigned all = (unsigned)v->conf->in_flight;
+    unsigned kept = v->cap.asking == ASKING_NONE ? 0 : all / 16;
+
+    return all - (v->cap.asking != ASKING_NONE && kept == 0 && all > 1 ? 1 : kept);
 }
 
 unsigned vendor_allowed(const struct vendor *v, int64_t now)
