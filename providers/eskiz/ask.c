@@ -12,7 +12,7 @@
 static const int64_t before_ms = INT64_C(2) * 60 * 1000;
 static const int64_t after_ms = INT64_C(5) * 60 * 1000;
 
-enum { PAGE_SIZE = 200, PAGE_MAX = 1000 };
+enum { PAGE_MAX = 1000 };
 
 /* ---- ask ------------------------------------------------------------------------------------ */
 
@@ -53,7 +53,7 @@ int ez_ask(const void *arg, const struct provider_question *q, struct provider_r
         add_minute(&body, "start_date", q->from_ms - before_ms);
         add_minute(&body, "to_date", q->to_ms + after_ms);
     }
-    form_add_i64(&body, "page_size", PAGE_SIZE);
+    form_add_i64(&body, "page_size", self->page_size);
     r = path.error;
     if (r == 0)
         r = ez_post(self, req, path.text, q->msg->token, EZ_FORM, &body);

@@ -37,6 +37,8 @@ static void read_settings(struct ez_self *self, struct settings *s)
     self->from = settings_text(s, "from", "4546");
     self->by_dispatch = settings_word(s, "lookup", lookups, 0) == 1;
     self->ask_delay_ms = settings_int(s, "lookup_delay_s", 60, 0, 3600) * 1000;
+    /* 100 rows of long Cyrillic texts stay within the 256 KiB the worker reads of an answer. */
+    self->page_size = settings_int(s, "lookup_page", 100, 20, 200);
     self->absence_proves = settings_bool(s, "absence_proves", false);
     self->reject_text = settings_word(s, "unapproved_text", refusals, 0) == 1;
     if (self->from && sender_kind(self->from) == SENDER_BAD)

@@ -21,6 +21,7 @@ struct ez_self {
     bool absence_proves; /* "not in the list" is believed */
     bool reject_text;    /* a text without an approved template fails the message, not the queue */
     int64_t ask_delay_ms;
+    int64_t page_size; /* rows of the list in one answer */
 };
 
 /* A number of ours for one message, from its id: positive, 31 bits. Two messages may share one:
