@@ -161,6 +161,19 @@ static char *cleaned(const char *words)
     return strdup(text);
 }
 
+/* Ahead of the message's own end on the same connection: whoever said STOP gets nothing more. */
+static void suppress(const struct msg *m)
+{
+    struct pg_params *p = pg_params_new();
+
+    log_event(LOG_LEVEL_INFO, "opted_out", "id=%s provider=%s", m->id, m->vendor->conf->name);
+    pg_add_text(p, m->recipient);
+    pg_add_text(p, "all");
+    pg_add_text(p, "vendor");
+    pg_add_text(p, m->vendor->conf->name);
+    pg_exec(m->engine->doors[DOOR_SETTLE].pg, QUERY_SUPPRESS, p, NULL, NULL);
+}
+
 /* Turns the call's evidence into an outcome; returns the vendor's wish in ms or -1. *ret_login: the
  * vendor refused the login's token. */
 static int64_t judge(struct msg *m, const struct http_result *r, bool *ret_login)
@@ -179,6 +192,8 @@ static int64_t judge(struct msg *m, const struct http_result *r, bool *ret_login
         ev.judged = true;
         ev.word = outcome_of(verdict.outcome);
         *ret_login = verdict.login;
+        if (verdict.opt_out)
+            suppress(m);
         retry_after_ms = verdict.retry_after_ms;
         if (verdict.fault)
             log_event(LOG_LEVEL_ERROR, "plugin_fault", "provider=%s fault=%s",
@@ -263,10 +278,14 @@ static int call_vendor(struct msg *m, struct err *err)
                               .id = m->id,
                               .token = v->login.token,
                               .validity_ms = m->validity_ms};
+    char *callback_url = receipt_callback_url(m->engine, v, m->id);
     struct plugin_request built = {0};
     struct http_request request;
-    int rc = plugin_build(v->plugin, &pm, &built, err);
+    int rc;
 
+    pm.callback_url = callback_url;
+    rc = plugin_build(v->plugin, &pm, &built, err);
+    free(callback_url);
     if (rc < 0)
         return rc;
     m->token_generation = v->login.generation;
