@@ -8,6 +8,7 @@
 #include "worker/core/phone.h"
 #include "worker/core/text.h"
 #include "worker/engine/internal.h"
+#include "worker/engine/queries.h"
 #include "worker/io/clock.h"
 #include "worker/io/failpoint.h"
 #include "worker/io/log.h"
