@@ -338,7 +338,7 @@ static int serve_list(struct sb_call *c, struct sb_reply *reply)
     return sb_reply_json(reply, 200,
                          json_pack("{s:o, s:I, s:I, s:I, s:o}", "messages", list, "page",
                                    (json_int_t)page, "page_size", (json_int_t)size, "start",
-                                   (json_int_t)(page * size), "next_page_uri", next));
+                                   (json_int_t)page * size, "next_page_uri", next));
 }
 
 /* --- receipts --------------------------------------------------------------------------- */
