@@ -251,7 +251,7 @@ COMMENT ON FUNCTION postrider.receipt_rank IS
   'A receipt only rises: none, in transit, not delivered, delivered. Delivered beats a negative end because a handset confirmed it, while the others say only that no confirmation came in time.';
 
 CREATE FUNCTION postrider.status_receipt(status text) RETURNS postrider.receipt
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$ -- as a cast to an enum is: only so it is inlined
   SELECT CASE status WHEN 'rejected' THEN 'undelivered' ELSE status END::postrider.receipt
 $$;
 COMMENT ON FUNCTION postrider.status_receipt IS 'What a vendor''s status means for the message: a later refusal is undelivered; its code stays in the event.';
@@ -267,8 +267,8 @@ RETURNS TABLE (
   what text, message_id uuid, token bigint, provider text, status text, vendor_id text, code text, detail text, n bigint)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_material = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();
@@ -276,8 +276,6 @@ DECLARE
   v_messages uuid[];
   v_part smallint[];
   v_parts smallint[];
-  v_low uuid;
-  v_high uuid;
   v_first uuid;
   v_last uuid;
 BEGIN
@@ -288,8 +286,6 @@ BEGIN
   IF v_events IS NULL THEN
     RETURN;
   END IF;
-  v_low := v_events[1];
-  v_high := v_events[cardinality(v_events)];
 
   -- Whose they are: by the id that was echoed, else by the vendor's id, also under another account
   -- with the same vendor (but not of the generic plugin, behind which vendors differ).
@@ -300,7 +296,7 @@ BEGIN
   ), found AS (
     SELECT e.id, coalesce(m.id, r.message_id) AS message_id, r.part, r.parts
       FROM unnest(v_events) AS u(id)
-      JOIN postrider.receipt_event AS e ON e.id = u.id AND e.id BETWEEN v_low AND v_high
+      JOIN postrider.receipt_event AS e ON e.id = u.id
       LEFT JOIN postrider.message AS m ON m.id = e.ref
       LEFT JOIN LATERAL (
         SELECT v.message_id, v.part, v.parts FROM postrider.vendor_ref AS v
@@ -320,7 +316,7 @@ BEGIN
     UPDATE postrider.vendor_ref AS v SET receipt = b.receipt
       FROM (SELECT DISTINCT ON (u.message_id, u.part) u.message_id, u.part, postrider.status_receipt(e.status) AS receipt
               FROM unnest(v_events, v_messages, v_part, v_parts) AS u(id, message_id, part, parts)
-              JOIN postrider.receipt_event AS e ON e.id = u.id AND e.id BETWEEN v_low AND v_high
+              JOIN postrider.receipt_event AS e ON e.id = u.id
              WHERE u.parts > 1
              ORDER BY u.message_id, u.part, postrider.receipt_rank(postrider.status_receipt(e.status)) DESC, e.id) AS b
      WHERE v.message_id = b.message_id AND v.part = b.part
@@ -342,8 +338,8 @@ BEGIN
                 WHEN m.doubts = 0 AND e.status IN ('undelivered', 'expired', 'rejected') THEN 'confirmed'
                 ELSE 'news' END AS fate
       FROM unnest(v_events, v_messages, v_parts) AS u(id, message_id, parts)
-      JOIN postrider.receipt_event AS e ON e.id = u.id AND e.id BETWEEN v_low AND v_high
-      LEFT JOIN postrider.message AS m ON m.id = u.message_id AND m.id BETWEEN v_first AND v_last
+      JOIN postrider.receipt_event AS e ON e.id = u.id
+      LEFT JOIN postrider.message AS m ON m.id = u.message_id
   ), best AS (
     SELECT DISTINCT ON (s.message_id) s.message_id, s.id, s.provider, s.parts, s.was, s.receipt, s.vendor_id
       FROM seen AS s WHERE s.fate = 'rank'
@@ -382,7 +378,7 @@ BEGIN
                          WHEN s.at > v_now - interval '24 hours' THEN NULL
                          WHEN s.fate = 'unmatched' THEN 'unmatched' ELSE 'given up' END
       FROM seen AS s
-     WHERE e.id = s.id AND e.id BETWEEN v_low AND v_high
+     WHERE e.id = s.id
     RETURNING e.provider, e.result, e.tries, s.fate
   ), news AS (
     -- Of several attempts in doubt the last is taken, at this vendor if there is one.
