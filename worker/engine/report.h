@@ -40,11 +40,11 @@ double histogram_quantile_ms(const struct histogram *h, double q);
 
 /* ---- the snapshot ---- */
 
-/* What attempts proved (design §2). */
 struct report_findings { /* of look-ups */
-    int64_t has_it, refused_it, never_seen, cannot_say;
+    uint64_t has_it, refused_it, never_seen, cannot_say;
 };
 
+/* What attempts proved (design §2). */
 struct report_outcomes {
     uint64_t accepted, rejected, throttled, held, unreached, refused, unknown;
 };
@@ -81,6 +81,7 @@ struct report_provider {
     struct report_outcomes outcomes; /* since this worker started */
     struct histogram call;           /* from first byte allowed to judged answer */
     struct report_receipts receipts;
+    struct report_findings findings;
     int64_t possible_duplicates; /* resends after a doubt where the vendor does not de-duplicate */
 };
 

@@ -136,7 +136,7 @@ static void provider_doors(FILE *f, const struct report *r)
     }
 }
 
-static void receipt_value(FILE *f, const struct report_provider *p, const char *what,
+static void labeled_value(FILE *f, const struct report_provider *p, const char *what,
                           const char *name, const char *value, uint64_t n)
 {
     fprintf(f, "postrider_%s", what);
@@ -145,26 +145,39 @@ static void receipt_value(FILE *f, const struct report_provider *p, const char *
     fprintf(f, "} %" PRIu64 "\n", n);
 }
 
+static void lookups(FILE *f, const struct report *r)
+{
+    family(f, "lookups_total", "counter", "Doubts the vendor was asked about, by what it said.");
+    for (size_t i = 0; i < r->n_providers; i++) {
+        const struct report_provider *p = &r->providers[i];
+
+        labeled_value(f, p, "lookups_total", "finding", "has_it", p->findings.has_it);
+        labeled_value(f, p, "lookups_total", "finding", "refused_it", p->findings.refused_it);
+        labeled_value(f, p, "lookups_total", "finding", "never_seen", p->findings.never_seen);
+        labeled_value(f, p, "lookups_total", "finding", "cannot_say", p->findings.cannot_say);
+    }
+}
+
 static void receipts(FILE *f, const struct report *r)
 {
     family(f, "receipts_total", "counter", "Messages by what their receipt became.");
     for (size_t i = 0; i < r->n_providers; i++) {
         const struct report_provider *p = &r->providers[i];
 
-        receipt_value(f, p, "receipts_total", "status", "in_transit", p->receipts.in_transit);
-        receipt_value(f, p, "receipts_total", "status", "delivered", p->receipts.delivered);
-        receipt_value(f, p, "receipts_total", "status", "undelivered", p->receipts.undelivered);
-        receipt_value(f, p, "receipts_total", "status", "expired", p->receipts.expired);
+        labeled_value(f, p, "receipts_total", "status", "in_transit", p->receipts.in_transit);
+        labeled_value(f, p, "receipts_total", "status", "delivered", p->receipts.delivered);
+        labeled_value(f, p, "receipts_total", "status", "undelivered", p->receipts.undelivered);
+        labeled_value(f, p, "receipts_total", "status", "expired", p->receipts.expired);
     }
     family(f, "callbacks_total", "counter",
            "Calls of vendors: stored, refused (signature), unreadable, unstored (told to repeat).");
     for (size_t i = 0; i < r->n_providers; i++) {
         const struct report_provider *p = &r->providers[i];
 
-        receipt_value(f, p, "callbacks_total", "result", "stored", p->receipts.stored);
-        receipt_value(f, p, "callbacks_total", "result", "refused", p->receipts.refused);
-        receipt_value(f, p, "callbacks_total", "result", "unreadable", p->receipts.unreadable);
-        receipt_value(f, p, "callbacks_total", "result", "unstored", p->receipts.unstored);
+        labeled_value(f, p, "callbacks_total", "result", "stored", p->receipts.stored);
+        labeled_value(f, p, "callbacks_total", "result", "refused", p->receipts.refused);
+        labeled_value(f, p, "callbacks_total", "result", "unreadable", p->receipts.unreadable);
+        labeled_value(f, p, "callbacks_total", "result", "unstored", p->receipts.unstored);
     }
     family(
         f, "receipts_open_total", "counter",
@@ -172,9 +185,9 @@ static void receipts(FILE *f, const struct report *r)
     for (size_t i = 0; i < r->n_providers; i++) {
         const struct report_provider *p = &r->providers[i];
 
-        receipt_value(f, p, "receipts_open_total", "as", "parked", p->receipts.parked);
-        receipt_value(f, p, "receipts_open_total", "as", "unmatched", p->receipts.unmatched);
-        receipt_value(f, p, "receipts_open_total", "as", "given_up", p->receipts.given_up);
+        labeled_value(f, p, "receipts_open_total", "as", "parked", p->receipts.parked);
+        labeled_value(f, p, "receipts_open_total", "as", "unmatched", p->receipts.unmatched);
+        labeled_value(f, p, "receipts_open_total", "as", "given_up", p->receipts.given_up);
     }
 }
 
@@ -190,6 +203,7 @@ static void providers(FILE *f, const struct report *r)
     family(f, "in_air_limit", "gauge", "Calls that may be in the air at once.");
     for (size_t i = 0; i < r->n_providers; i++)
         provider_value(f, "in_air_limit", &p[i], p[i].limit);
+    lookups(f, r);
     receipts(f, r);
     family(f, "possible_duplicates_total", "counter",
            "Resends after a doubt at a vendor that does not de-duplicate.");

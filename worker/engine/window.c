@@ -15,8 +15,10 @@ enum {
     RECEIPT_PER_ADDRESS = 384,
 };
 
-static enum report_door door_of(const struct vendor *v)
+static enum report_door door_of(const struct vendor *v, int64_t now)
 {
+    if (!login_ready(v, now))
+        return REPORT_HELD;
     if (v->breaker.door == BREAKER_CLOSED)
         return REPORT_OPEN;
     return v->breaker.why == OUTCOME_HELD ? REPORT_HELD : REPORT_PAUSED;
@@ -30,15 +32,16 @@ static void add_vendor(struct engine *e, const struct vendor *v, int64_t now)
 
     if (!p)
         return;
-    p->door = door_of(v);
+    p->door = door_of(v, now);
     if (p->door != REPORT_OPEN) {
-        report_set(&p->reason, outcome_name(v->breaker.why));
+        report_set(&p->reason, login_ready(v, now) ? outcome_name(v->breaker.why) : "no login");
         p->until_ms = v->breaker.open_until_ms > now ? v->breaker.open_until_ms - now : 0;
     }
     p->in_air = v->in_air;
     p->limit = v->conf->in_flight;
     p->outcomes = v->outcomes;
     p->call = v->call;
+    p->findings = v->findings;
     p->possible_duplicates = v->possible_duplicates;
     receipts = receipts_count(e, v->conf->name);
     if (receipts)
