@@ -256,7 +256,7 @@ static const char *event_of(enum sb_state state)
     }
 }
 
-/* What %A stands for: an SMPP receipt, with the first characters of the text as networks do. */
+/* What %A stands for: an SMPP receipt. Networks put the first characters of the text into it. */
 static void write_words(struct form *f, const struct sb_receipt *r)
 {
     const char *stat = r->state == SB_ST_DELIVERED ? "DELIVRD"
@@ -270,9 +270,8 @@ static void write_words(struct form *f, const struct sb_receipt *r)
     else
         form_printf(f,
                     "id:%s sub:001 dlvrd:001 submit date:2612010000 done date:2612010001 stat:%s "
-                    "err:%s text:%.10s",
-                    r->msg->ids[r->part], stat, r->state == SB_ST_DELIVERED ? "000" : "027",
-                    "0123456789");
+                    "err:%s text:0123456789",
+                    r->msg->ids[r->part], stat, r->state == SB_ST_DELIVERED ? "000" : "027");
 }
 
 static void write_escape(struct form *url, char escape, const struct sb_receipt *r)
