@@ -8,6 +8,7 @@
 #include "worker/io/log.h"
 
 enum { APPLY_AT_ONCE = 500 };
+#define APPLY_SOON_S 0.025
 
 enum apply_col { /* of receipts_apply */
                  APPLY_WHAT,
@@ -91,8 +92,18 @@ static void on_applied(void *arg, enum pg_end end, const struct pg_result *r)
     }
     if (any_news)
         late_turn(e); /* it may stop a resend that is about to leave */
-    if (end == PG_COMMITTED && (rs->again || picked >= APPLY_AT_ONCE))
+    if (picked >= APPLY_AT_ONCE)
         receipts_apply(e);
+    else if (rs->again)
+        receipts_apply_soon(rs);
+}
+
+void receipts_apply_soon(struct receipts *rs)
+{
+    if (ev_is_active(&rs->soon))
+        return;
+    ev_timer_set(&rs->soon, APPLY_SOON_S, 0.);
+    ev_timer_start(rs->engine->loop, &rs->soon);
 }
 
 void receipts_apply(struct engine *e)

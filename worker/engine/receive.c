@@ -311,7 +311,8 @@ int receipts_open(struct engine *e)
     rs->tail = &rs->head;
     ev_timer_init(&rs->gather, on_gather, 0., 0.);
     ev_timer_init(&rs->look, on_look, 1., 1.);
-    rs->gather.data = rs->look.data = rs;
+    ev_timer_init(&rs->soon, on_look, 0., 0.);
+    rs->gather.data = rs->look.data = rs->soon.data = rs;
     ev_timer_start(e->loop, &rs->look);
     e->receipts = rs;
     return 0;
@@ -335,6 +336,7 @@ void receipts_close(struct engine *e)
         return;
     ev_timer_stop(e->loop, &rs->gather);
     ev_timer_stop(e->loop, &rs->look);
+    ev_timer_stop(e->loop, &rs->soon);
     free_list(rs->head); /* nobody answered these vendors: they send again */
     free_list(rs->storing);
     while (rs->counts) {

@@ -36,6 +36,7 @@ struct receipts {
     struct receipt_count *counts;
     struct ev_timer gather; /* until this turn's calls are read */
     struct ev_timer look;   /* for receipts that are due */
+    struct ev_timer soon;   /* for what was just stored: each look has its price, so they gather */
     bool applying, again;
 };
 
@@ -43,5 +44,8 @@ struct receipts {
 void receive_push(struct receipts *rs, struct callback *cb);
 void receive_flush(struct receipts *rs);
 struct callback *callback_free(struct callback *cb);
+
+/* receipt_apply.c */
+void receipts_apply_soon(struct receipts *rs);
 
 #endif

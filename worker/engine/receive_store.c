@@ -109,7 +109,7 @@ static void on_stored(void *arg, enum pg_end end, const struct pg_result *r)
     else
         answer_all(rs, list, stored);
     if (stored)
-        receipts_apply(rs->engine);
+        receipts_apply_soon(rs);
     receive_flush(rs);
 }
 
