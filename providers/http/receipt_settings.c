@@ -172,11 +172,12 @@ static int read_header(struct hp_receipt *r, const struct hp_open *open, const j
     const char *header = NULL, *encoding = NULL;
     int result = hp_get_string(open, "receipt.signature.header", signature, "header", &header);
 
-    if (result == 0 && (!header || !hp_is_token(header)))
-        result = hp_refuse(open, "receipt.signature.header", NULL,
-                           "must name the header with the signature");
-    if (result == 0)
-        result = hp_get_string(open, "receipt.signature.prefix", signature, "prefix", &r->prefix);
+    if (result < 0)
+        return result;
+    if (!header || !hp_is_token(header))
+        return hp_refuse(open, "receipt.signature.header", NULL,
+                         "must name the header with the signature");
+    result = hp_get_string(open, "receipt.signature.prefix", signature, "prefix", &r->prefix);
     if (result == 0)
         result =
             hp_get_string(open, "receipt.signature.encoding", signature, "encoding", &encoding);
@@ -223,7 +224,8 @@ static int read_signature(struct hp_receipt *r, const struct hp_open *open, cons
     i = index_of(schemes, scheme);
     if (i < 0)
         return hp_refuse(open, "receipt.signature.scheme",
-                         "write none, hmac-sha1, hmac-sha256 or standard-webhooks", "is none");
+                         "write none, hmac-sha1, hmac-sha256 or standard-webhooks",
+                         "must be one of those known");
     r->scheme = (enum hp_scheme)i;
     if (r->scheme == HP_UNSIGNED)
         return 0;
