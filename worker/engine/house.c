@@ -382,17 +382,51 @@ void house_second(struct engine *e)
     }
 }
 
+/* `postrider provider list` reads them. Names of providers and words of ours need no escaping. */
+static void print_doors(FILE *out, const struct engine *e)
+{
+    static const char *const doors[] = {"open", "paused", "held"};
+    int64_t now = clock_boot_ms();
+
+    for (size_t i = 0; i < e->setup.n; i++) {
+        const struct vendor *v = e->setup.vendors[i];
+        enum report_door door = vendor_door(v, now);
+
+        fprintf(out, "%s\"%s\": {\"door\": \"%s\"", i > 0 ? ", " : "", v->conf->name, doors[door]);
+        if (door != REPORT_OPEN)
+            fprintf(out, ", \"why\": \"%s\"", vendor_shut_why(v, now));
+        fputc('}', out);
+    }
+}
+
+static char *beat_text(const struct engine *e)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+
+    if (!out)
+        return NULL;
+    fprintf(out,
+            "{\"in_air\": %u, \"draining\": %s, \"settled\": %llu, \"claimed\": %llu, "
+            "\"doors\": {",
+            e->in_air, e->draining ? "true" : "false", (unsigned long long)e->report.settled,
+            (unsigned long long)e->report.claimed);
+    print_doors(out, e);
+    fputs("}}", out);
+    if (fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
 void house_beat(struct engine *e, bool stopped)
 {
-    struct pg_params *p;
-    char *text = NULL;
+    char *text = beat_text(e);
 
-    if (asprintf(&text, "{\"in_air\": %u, \"draining\": %s, \"settled\": %llu, \"claimed\": %llu}",
-                 e->in_air, e->draining ? "true" : "false", (unsigned long long)e->report.settled,
-                 (unsigned long long)e->report.claimed) < 0)
-        return;
-    if (e->hello_done && e->doors[DOOR_HOUSE].checked) {
-        p = pg_params_new();
+    if (text && e->hello_done && e->doors[DOOR_HOUSE].checked) {
+        struct pg_params *p = pg_params_new();
+
         pg_add_i64(p, e->worker_id);
         pg_add_text(p, text);
         pg_add_bool(p, stopped);

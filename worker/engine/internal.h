@@ -281,6 +281,8 @@ void vendor_inherit(struct vendor *v, const struct vendor *old);
 unsigned vendor_allowed(const struct vendor *v, int64_t now); /* calls that may be in the air */
 unsigned vendor_slots(const struct vendor *v);                /* for sends */
 bool vendor_keeps_ids(const struct vendor *v); /* its message ids have to be found again */
+enum report_door vendor_door(const struct vendor *v, int64_t now);
+const char *vendor_shut_why(const struct vendor *v, int64_t now); /* static; while not open */
 struct http_request vendor_request(const struct vendor *v, const struct plugin_request *built);
 struct provider_reply vendor_reply(const struct http_result *r);
 

@@ -211,3 +211,23 @@ const struct provider_caps *plugin_caps(const struct plugin *plugin)
 {
     return &plugin->caps;
 }
+
+static enum asking asking_of(const struct plugin *plugin)
+{
+    if (!plugin_asks(plugin) || plugin->caps.ask == PROVIDER_ASK_NONE)
+        return ASKING_NONE;
+    return plugin->caps.ask == PROVIDER_ASK_BY_ID ? ASKING_BY_ID : ASKING_BY_KEY;
+}
+
+struct capability plugin_capability(const struct plugin *plugin, int64_t call_ms)
+{
+    const struct provider_caps *caps = &plugin->caps;
+
+    return (struct capability){.dedup = caps->dedup != PROVIDER_DEDUP_NONE,
+                               .dedup_window_ms = caps->dedup_window_ms,
+                               .call_ms = call_ms,
+                               .asking = asking_of(plugin),
+                               .absence_proves = caps->absence_proves,
+                               .ask_delay_ms = caps->ask_delay_ms,
+                               .ask_window_ms = caps->ask_window_ms};
+}

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "providers/provider.h"
+#include "worker/core/decide.h"
 #include "worker/io/http.h"
 
 struct err;
@@ -133,6 +134,9 @@ void plugin_judge(const struct plugin *plugin, const struct provider_reply *repl
 bool plugin_asks(const struct plugin *plugin);
 bool plugin_logs_in(const struct plugin *plugin);
 bool plugin_takes_receipts(const struct plugin *plugin);
+
+/* What its vendor can prove, as decide() wants to know it; a call lasts at most `call_ms`. */
+struct capability plugin_capability(const struct plugin *plugin, int64_t call_ms);
 
 /* A look-up. plugin_ask as plugin_build, and -ENODATA: there is nothing to ask by. The answer
  * cannot fail: what goes wrong is PROVIDER_CANNOT_SAY, as is an incomplete reply. */

@@ -9,26 +9,6 @@
 
 enum { REPLY_CAP = 256 * 1024 }; /* a page of a look-up is longer than any answer to a send */
 
-static enum asking asking_of(const struct provider_caps *caps)
-{
-    if (caps->ask == PROVIDER_ASK_BY_ID)
-        return ASKING_BY_ID;
-    return caps->ask == PROVIDER_ASK_NONE ? ASKING_NONE : ASKING_BY_KEY;
-}
-
-static struct capability capability_of(const struct vendor *v)
-{
-    const struct provider_caps *caps = plugin_caps(v->plugin);
-
-    return (struct capability){.dedup = caps->dedup != PROVIDER_DEDUP_NONE,
-                               .dedup_window_ms = caps->dedup_window_ms,
-                               .call_ms = v->conf->timeout_ms,
-                               .asking = plugin_asks(v->plugin) ? asking_of(caps) : ASKING_NONE,
-                               .absence_proves = caps->absence_proves,
-                               .ask_delay_ms = caps->ask_delay_ms,
-                               .ask_window_ms = caps->ask_window_ms};
-}
-
 struct vendor *vendor_free(struct vendor *v)
 {
     if (v) {
@@ -67,7 +47,7 @@ int vendor_open(struct engine *e, const struct config *config, const struct conf
         vendor_free(v);
         return rc;
     }
-    v->cap = capability_of(v);
+    v->cap = plugin_capability(v->plugin, conf->timeout_ms);
     *ret = v;
     return 0;
 }
@@ -102,6 +82,20 @@ unsigned vendor_slots(const struct vendor *v)
 unsigned vendor_allowed(const struct vendor *v, int64_t now)
 {
     return login_ready(v, now) ? breaker_allowed(&v->breaker, now) : 0;
+}
+
+enum report_door vendor_door(const struct vendor *v, int64_t now)
+{
+    if (!login_ready(v, now))
+        return REPORT_HELD;
+    if (v->breaker.door == BREAKER_CLOSED)
+        return REPORT_OPEN;
+    return v->breaker.why == OUTCOME_HELD ? REPORT_HELD : REPORT_PAUSED;
+}
+
+const char *vendor_shut_why(const struct vendor *v, int64_t now)
+{
+    return login_ready(v, now) ? outcome_name(v->breaker.why) : "no login";
 }
 
 struct http_request vendor_request(const struct vendor *v, const struct plugin_request *built)

@@ -15,15 +15,6 @@ enum {
     RECEIPT_PER_ADDRESS = 384,
 };
 
-static enum report_door door_of(const struct vendor *v, int64_t now)
-{
-    if (!login_ready(v, now))
-        return REPORT_HELD;
-    if (v->breaker.door == BREAKER_CLOSED)
-        return REPORT_OPEN;
-    return v->breaker.why == OUTCOME_HELD ? REPORT_HELD : REPORT_PAUSED;
-}
-
 static void add_vendor(struct engine *e, const struct vendor *v, int64_t now)
 {
     struct report_provider *p =
@@ -32,9 +23,9 @@ static void add_vendor(struct engine *e, const struct vendor *v, int64_t now)
 
     if (!p)
         return;
-    p->door = door_of(v, now);
+    p->door = vendor_door(v, now);
     if (p->door != REPORT_OPEN) {
-        report_set(&p->reason, login_ready(v, now) ? outcome_name(v->breaker.why) : "no login");
+        report_set(&p->reason, vendor_shut_why(v, now));
         p->until_ms = v->breaker.open_until_ms > now ? v->breaker.open_until_ms - now : 0;
     }
     p->in_air = v->in_air;
