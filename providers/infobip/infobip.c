@@ -51,6 +51,7 @@ static int read_settings(struct infobip *ib, struct settings *s)
     ib->from = settings_text(s, "from", "");
     ib->dedup_window_ms = settings_int(s, "dedup_window_s", 3600, 0, 48 * 3600) * 1000;
     ib->lookup_delay_ms = settings_int(s, "lookup_delay_s", 60, 0, 3600) * 1000;
+    ib->absence_proves = settings_bool(s, "absence_proves", false);
     ib->seconds = settings_word(s, "validity_unit", units, 0) == 1;
     r = read_access(ib, s);
     if (r == 0 && ib->from && sender_kind(ib->from) == SENDER_BAD)
@@ -102,7 +103,7 @@ static void infobip_describe(const void *self, struct provider_caps *ret)
         ret->dedup = PROVIDER_DEDUP_REJECT;
     ret->dedup_window_ms = ib->dedup_window_ms;
     ret->ask = PROVIDER_ASK_BY_KEY;
-    ret->absence_proves = true;
+    ret->absence_proves = ib->absence_proves;
     ret->ask_delay_ms = ib->lookup_delay_ms;
     ret->ask_window_ms = INT64_C(48) * 3600 * 1000;
     ret->asks_per_minute = 120;

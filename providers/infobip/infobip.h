@@ -15,7 +15,8 @@ struct infobip {
     char *authorization; /* the header's value */
     char *from;          /* NULL: every message has to bring its own */
     int64_t dedup_window_ms, lookup_delay_ms;
-    bool seconds; /* unit of validityPeriod */
+    bool absence_proves; /* "not in the logs" is believed */
+    bool seconds;        /* unit of validityPeriod */
 };
 
 /* Ids of one status, and what group it is in (message-status-codes of their documentation). */

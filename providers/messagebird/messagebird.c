@@ -91,7 +91,7 @@ static void read_rest(struct mb_self *self, struct settings *s)
     self->datacoding = settings_word(s, "datacoding", datacoding, 0);
     self->secrets = settings_list(s, "signing_key");
     self->ask_delay_ms = settings_int(s, "lookup_delay_s", 60, 0, 3600) * 1000;
-    self->absence_proves = settings_bool(s, "absence_proves", true);
+    self->absence_proves = settings_bool(s, "absence_proves", false);
     if (key && asprintf(&self->authorization, "AccessKey %s", key) < 0) {
         self->authorization = NULL;
         s->error = s->error ? s->error : -ENOMEM;

@@ -22,7 +22,7 @@ struct mb_self {
     /* rest */
     size_t datacoding;
     int64_t ask_delay_ms;
-    bool absence_proves;
+    bool absence_proves; /* "not in the list" is believed */
     /* bird */
     size_t category; /* 0: by kind */
     bool hold_country;

@@ -107,7 +107,7 @@ static int read_settings(struct sinch *self, struct settings *s)
     self->report = reports[settings_word(s, "delivery_report", reports, 0)];
     self->secrets = settings_list(s, "webhook_secret");
     self->lookup_delay_ms = settings_int(s, "lookup_delay_s", 60, 0, 3600) * 1000;
-    self->absence_proves = settings_bool(s, "absence_proves", true);
+    self->absence_proves = settings_bool(s, "absence_proves", false);
     if (self->from && sender_kind(self->from) == SENDER_BAD)
         settings_refuse(s, "from", NULL, SENDER_RULE);
     return self->api_token ? read_plan(self, s) : read_project(self, s);

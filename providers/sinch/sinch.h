@@ -18,7 +18,7 @@ struct sinch {
     const char *report; /* "per_recipient_final" or "per_recipient" */
     char **secrets;     /* of webhooks, NULL-terminated; NULL: not checked */
     int64_t lookup_delay_ms;
-    bool absence_proves;
+    bool absence_proves; /* "not in the list" is believed */
 };
 
 /* "Bearer …" for one request; the caller frees. NULL: no token yet, or out of memory. */

@@ -76,6 +76,7 @@ static int read_settings(struct twilio *t, struct settings *s)
     t->auth_tokens = settings_list(s, "auth_token");
     t->shared_keys = settings_list(s, "shared_key_secret");
     t->lookup_delay_ms = settings_int(s, "lookup_delay_s", 60, 0, 3600) * 1000;
+    t->absence_proves = settings_bool(s, "absence_proves", false);
     t->worst_answer_ms = settings_int(s, "worst_answer_s", WORST_ANSWER_S, 0, 600) * 1000;
     r = s->error;
     if (r == 0 && !is_sid(t->account_sid, "AC"))
@@ -138,7 +139,7 @@ static void twilio_describe(const void *self, struct provider_caps *ret)
     const struct twilio *t = self;
 
     ret->ask = PROVIDER_ASK_BY_TEXT;
-    ret->absence_proves = true;
+    ret->absence_proves = t->absence_proves;
     ret->ask_delay_ms = t->lookup_delay_ms;
     ret->worst_answer_ms = t->worst_answer_ms;
     ret->receipts =

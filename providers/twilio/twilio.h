@@ -19,6 +19,7 @@ struct twilio {
     char *from;                  /* NULL: none */
     char *messaging_service_sid; /* NULL: none */
     int64_t lookup_delay_ms, worst_answer_ms;
+    bool absence_proves; /* "not in the list" is believed */
 };
 
 /* Who a message is sent by: its own sender, else the service, else `from`. */

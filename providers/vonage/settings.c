@@ -116,6 +116,7 @@ static int read_all(struct vonage *v, struct settings *s)
     v->api = (enum vonage_api)settings_word(s, "api", apis, 0);
     v->from = settings_text(s, "from", "");
     v->lookup_delay_ms = settings_int(s, "lookup_delay_s", 300, 0, 86400) * 1000;
+    v->absence_proves = settings_bool(s, "absence_proves", false);
     v->lookup_slice_ms = settings_int(s, "lookup_slice_s", 10, 1, 86400) * 1000;
     r = s->error;
     if (r == 0 && v->from && sender_kind(v->from) == SENDER_BAD)

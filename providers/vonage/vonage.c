@@ -50,7 +50,7 @@ static void vonage_describe(const void *self, struct provider_caps *ret)
 
     if (v->basic) { /* the Reports API knows nothing else */
         ret->ask = PROVIDER_ASK_BY_KEY;
-        ret->absence_proves = true;
+        ret->absence_proves = v->absence_proves;
         ret->ask_delay_ms = v->lookup_delay_ms;
         ret->asks_per_minute = 600;
     }

@@ -33,6 +33,7 @@ struct vonage {
     bool md5_hash;            /* SMS API's oldest scheme: the secret at the text's end */
     enum sign_hash signature_hash;
     int64_t lookup_delay_ms, lookup_slice_ms;
+    bool absence_proves; /* "not in the reports" is believed */
 };
 
 /* 0, -EINVAL (refused) or -ENOMEM; vonage_close frees in any case. */
