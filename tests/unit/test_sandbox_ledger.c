@@ -259,7 +259,7 @@ static void test_lanes(void **state)
 static void test_inbox(void **state)
 {
     struct sb_inbox *b = NULL;
-    char key[8];
+    char key[16];
 
     (void)state;
     assert_int_equal(sb_inbox_new(3, &b), 0);
