@@ -312,6 +312,40 @@ BEGIN
 END
 $$;
 
+-- As in 003_producer.sql; also of a message that a look-up might send again.
+CREATE OR REPLACE FUNCTION postrider.cancel(id uuid) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  v_row record;
+  v_state postrider.state;
+BEGIN
+  SELECT m.kind, m.state, m.doubts, m.reason INTO v_row FROM postrider.message AS m WHERE m.id = id FOR UPDATE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION USING ERRCODE = 'PR007', MESSAGE = format('no message %s', id),
+      HINT = 'It may have been removed by retention.';
+  END IF;
+  IF v_row.state = 'sending' THEN
+    RETURN 'too late'; -- a request may be on its way; its outcome stands
+  ELSIF v_row.state = 'unknown' AND v_row.reason IS DISTINCT FROM 'canceled' THEN
+    -- A look-up that finds nothing could bring it back: not any more.
+    UPDATE postrider.message AS m SET reason = 'canceled' WHERE m.id = id;
+    INSERT INTO postrider.operator_log (action, message_id) VALUES ('cancel', id);
+    RETURN 'unknown';
+  ELSIF v_row.state <> 'pending' THEN
+    RETURN CASE WHEN v_row.state IN ('canceled', 'unknown') THEN v_row.state::text ELSE 'too late' END;
+  END IF;
+  -- What may already have been taken is not called canceled: it stays in doubt, and stops.
+  v_state := CASE WHEN v_row.doubts > 0 THEN 'unknown' ELSE 'canceled' END;
+  UPDATE postrider.message AS m
+     SET state = v_state, due = NULL, reason = 'canceled', changed_at = clock_timestamp()
+   WHERE m.id = id;
+  INSERT INTO postrider.counter_delta (kind, state, n) VALUES (v_row.kind, 'pending', -1), (v_row.kind, v_state, 1);
+  INSERT INTO postrider.operator_log (action, message_id) VALUES ('cancel', id);
+  RETURN v_state::text;
+END
+$$;
+
 -- Asking ------------------------------------------------------------------------------------------
 
 CREATE FUNCTION postrider.ask_take(p_providers text[], p_per_minute integer[], p_rooms integer[], p_hidden_ms bigint)
@@ -403,7 +437,7 @@ BEGIN
     UPDATE postrider.message AS m
        SET state = CASE WHEN i.next = 'resend' AND m.reason IS DISTINCT FROM 'canceled' THEN 'pending' ELSE m.state END,
            due = CASE WHEN i.next = 'resend' AND m.reason IS DISTINCT FROM 'canceled' THEN v_now END,
-           asked = m.asked OR i.next = 'resend',
+           asked = m.asked OR i.next = 'resend' AND m.reason IS DISTINCT FROM 'canceled',
            reason = CASE WHEN m.reason = 'canceled' THEN m.reason ELSE coalesce(i.reason, m.reason) END,
            changed_at = CASE WHEN i.next = 'resend' AND m.reason IS DISTINCT FROM 'canceled' THEN v_now ELSE m.changed_at END
       FROM input AS i

@@ -233,8 +233,10 @@ static int judge_read(const struct reading *r)
     for (int i = 0; i < HP_LIST_MAX_; i++)
         if (any_rule_matches(r, self->lists[i]))
             return judge_by_list(r, (enum hp_list)i);
-    if (self->duplicate && rule_matches(r, self->duplicate))
+    if (self->duplicate && rule_matches(r, self->duplicate)) {
+        self->host->verdict_duplicate(r->verdict);
         return accept_with(r, json_string_value(json_object_get(self->duplicate, "id")), true);
+    }
     if (rule_matches(r, self->accepted))
         return accept_with(r, self->id, self->id_optional);
     for (int i = 0; i < HP_LIST_MAX_; i++)

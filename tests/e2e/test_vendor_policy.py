@@ -267,3 +267,24 @@ def test_no_attempt_is_made_or_planned_past_the_end(db, running):
         rows = story.ended()
         assert {n: rows[key].state for n, key in keys.items()} == {n: end for n, (_, end) in waits.items()}
         assert [server.request_count(key) for key in keys.values()] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("first,state", [("refused", "unknown"), ("lost", "sent")])
+def test_a_duplicate_of_what_was_refused_is_no_acceptance(db, running, first, state):
+    """R6: some vendors keep the key of a request they refused. Their "duplicate" then says nothing:
+    the message is not counted as sent, and not sent again. After a lost answer it is proof."""
+    story = Story(db, running)
+    story.kind("urged", on_unknown="resend", lane=3)
+    key = story.queue("urged", ["burnt"])["burnt"]
+    refusal = step.answer(503, b'{"error": "later"}') if first == "refused" else step.fin()
+    with TornServer({key: [refusal, step.answer(409, b'{"error": "duplicate"}')]}) as server:
+        story.work({"main": vendor(server.url, dedup=True, settings={
+            "not_taken": [503],
+            "dedup": {"duplicate": {"status": 409, "match": {"/error": "duplicate"}}}})})
+        story.wait(lambda: story.row(key).state == state, lambda: f"the end: {story.row(key)}")
+        assert server.request_count(key) == 2
+        row = story.row(key)
+        if state == "unknown":
+            assert row[:5] == ("unknown", 2, 2, 1, "duplicate of a refused try")
+        else:
+            assert row.doubts == 0

@@ -248,6 +248,30 @@ static void pauses(void **state)
     assert_int_equal(decide_ask(&p, &cap, &v, FINDING_CANNOT_SAY, -1).next, ASK_STOP);
 }
 
+/* A vendor may keep the key of a request it refused: its "duplicate" is then no acceptance. */
+static void a_duplicate_needs_an_attempt_that_explains_it(void **state)
+{
+    struct policy p = policy_of(ON_UNKNOWN_RESEND);
+    struct capability none = {.dedup = true, .dedup_window_ms = 3600000, .call_ms = CALL};
+    struct view v = view_of_first();
+    struct decision d;
+
+    (void)state;
+    assert_true(duplicate_explained(&v, 1)); /* the first call we know of */
+    v.calls = 2;
+    assert_false(duplicate_explained(&v, 1)); /* the other one was proven not taken */
+    assert_true(duplicate_explained(&v, 2));  /* sent twice just now */
+    v.doubts = 1;
+    assert_true(duplicate_explained(&v, 1));
+    v.doubts = 0;
+    d = decide_duplicate(&p, &none, &v);
+    assert_int_equal(d.state,
+                     MSG_UNKNOWN); /* never sent again by itself: it would be explained then */
+    assert_int_equal(d.doubts, 1);
+    assert_false(d.ask);
+    assert_true(decide_duplicate(&p, &askable, &v).ask);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +281,7 @@ int main(void)
         cmocka_unit_test(the_same_key_comes_before_a_question),
         cmocka_unit_test(a_doubt_left_behind_is_asked_about),
         cmocka_unit_test(what_was_asked_may_be_sent),
+        cmocka_unit_test(a_duplicate_needs_an_attempt_that_explains_it),
         cmocka_unit_test(table),
         cmocka_unit_test(limits_of_another_send),
         cmocka_unit_test(pauses),

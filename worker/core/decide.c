@@ -236,6 +236,21 @@ struct decision decide_unfit(const struct view *view, const char *reason)
     return given_up(view, view->doubts, reason);
 }
 
+bool duplicate_explained(const struct view *view, int permits)
+{
+    return view->doubts > 0 || view->calls <= 1 || permits > 1;
+}
+
+struct decision decide_duplicate(const struct policy *policy, const struct capability *cap,
+                                 const struct view *view)
+{
+    struct decision d =
+        final(view, MSG_UNKNOWN, view->doubts < INT_MAX ? view->doubts + 1 : INT_MAX,
+              "duplicate of a refused try");
+
+    return can_ask(policy, cap, view) ? asking(cap, d) : d;
+}
+
 struct decision decide_unstorable(const struct view *view)
 {
     return final(view, MSG_UNKNOWN, view->doubts < INT_MAX ? view->doubts + 1 : INT_MAX,

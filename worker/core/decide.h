@@ -88,6 +88,13 @@ bool decide_dispatch(const struct policy *policy, const struct capability *cap,
 struct decision decide_back(const struct view *view);
 /* Cannot be sent at all (its data, its plugin): failed, or unknown while a doubt is left (R7). */
 struct decision decide_unfit(const struct view *view, const char *reason);
+/* The vendor refuses the key as one it has. Where an attempt is in doubt, where libcurl sent twice,
+ * or where this is the first call we know of (an earlier life of the database made the other), it
+ * has the message. But after calls that were all proven not taken it may only have kept the key of
+ * a refusal: that proves nothing (R6). */
+bool duplicate_explained(const struct view *view, int permits);
+struct decision decide_duplicate(const struct policy *policy, const struct capability *cap,
+                                 const struct view *view);
 /* What became of it cannot be stored: one more doubt, and nothing follows by itself. */
 struct decision decide_unstorable(const struct view *view);
 

@@ -193,6 +193,7 @@ static int64_t judge(struct msg *m, const struct http_result *r, bool *ret_login
         ev.judged = true;
         ev.word = outcome_of(verdict.outcome);
         *ret_login = verdict.login;
+        m->duplicate = verdict.duplicate;
         if (verdict.opt_out)
             suppress(m);
         retry_after_ms = verdict.retry_after_ms;
@@ -249,14 +250,18 @@ static void on_done(void *arg, const struct http_result *r)
     }
     if (m->outcome == OUTCOME_ACCEPTED && m->vendor_id && seen_twice(e, m))
         m->outcome = OUTCOME_UNKNOWN; /* R5: whose answer is it? */
+    view = view_of(m, now);
+    m->duplicate = m->duplicate && !duplicate_explained(&view, r->permits);
+    if (m->duplicate)
+        m->outcome = OUTCOME_UNKNOWN;
     count_outcome(&v->outcomes, m->outcome);
     if (m->called)
         histogram_add_us(&v->call, r->total_us - r->connect_us);
     if (breaker_note(&v->breaker, m->outcome, retry_after_ms, engine_jitter(), now))
         shut_door(v, m);
-    view = view_of(m, now);
     m->has_outcome = true;
-    m->decision = decide(&m->policy, &v->cap, &view, m->outcome, retry_after_ms);
+    m->decision = m->duplicate ? decide_duplicate(&m->policy, &v->cap, &view)
+                               : decide(&m->policy, &v->cap, &view, m->outcome, retry_after_ms);
     v->possible_duplicates += m->decision.possible_duplicate;
     finish(e, m);
     engine_wake(e);

@@ -123,6 +123,7 @@ struct msg {
     /* how it ended */
     bool called;      /* a request left */
     bool has_outcome; /* false: never tried; attempt and due time go back */
+    bool duplicate;   /* the vendor said so, and no attempt in doubt explains it */
     bool swept;       /* found by the sweeper: the batch is not ours */
     unsigned tries;   /* of storing it */
     enum outcome outcome;

@@ -45,6 +45,7 @@ struct plugin_verdict {
     int64_t retry_after_ms; /* -1: none; at most a week */
     bool opt_out;           /* only with PROVIDER_REJECTED */
     bool login;             /* the token was refused, the message surely not taken; outcome HELD */
+    bool duplicate;         /* with PROVIDER_ACCEPTED: "I have this key already" */
     char **parts;           /* ids of the parts, `id` the first; NULL: one id or none */
     size_t parts_n;
     const char *fault; /* static; not NULL: the plugin broke the rules, and how */

@@ -12,7 +12,6 @@ struct provider_verdict {
     const struct plugin *plugin;
     struct plugin_verdict *out;
     unsigned calls;
-    bool duplicate;
     const char *fault;
 };
 
@@ -86,7 +85,7 @@ void plugin_host_verdict_opt_out(struct provider_verdict *v)
 
 void plugin_host_verdict_duplicate(struct provider_verdict *v)
 {
-    v->duplicate = true;
+    v->out->duplicate = true;
 }
 
 /* Why the verdict proves less than it says, NULL if it does not. A plugin at fault and a vendor's
@@ -99,7 +98,7 @@ static const char *unproven(const struct provider_verdict *v, const struct provi
         return NULL;
     if (!reply->complete || reply->status < 200)
         return "the reply is not complete";
-    if (out->outcome == PROVIDER_ACCEPTED && !out->id && !v->duplicate &&
+    if (out->outcome == PROVIDER_ACCEPTED && !out->id && !out->duplicate &&
         !v->plugin->caps.answers_without_id)
         return "accepted without the vendor's id";
     return NULL;
@@ -157,6 +156,8 @@ void plugin_judge(const struct plugin *plugin, const struct provider_reply *repl
         make_unknown(verdict, why);
     if (verdict->outcome != PROVIDER_REJECTED)
         verdict->opt_out = false;
+    if (verdict->outcome != PROVIDER_ACCEPTED)
+        verdict->duplicate = false;
     if (is_patient(verdict->outcome) && verdict->retry_after_ms < 0)
         plugin_read_wait(reply, now_unix_s, &verdict->retry_after_ms);
 }

@@ -7,7 +7,7 @@
 #include "worker/engine/internal.h"
 #include "worker/io/clock.h"
 
-enum { REPLY_CAP = 256 * 1024 }; /* a page of a look-up is longer than any answer to a send */
+enum { REPLY_CAP = 1024 * 1024 }; /* a page of a look-up is longer than any answer to a send */
 
 struct vendor *vendor_free(struct vendor *v)
 {
