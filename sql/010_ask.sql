@@ -346,6 +346,38 @@ BEGIN
 END
 $$;
 
+-- As in 006_late.sql; the vendor is asked whose id it is.
+CREATE OR REPLACE FUNCTION postrider.withdraw(p_ids uuid[], p_reason text) RETURNS integer
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_n integer;
+BEGIN
+  WITH moved AS (
+    UPDATE postrider.message AS m
+       SET state = 'unknown', doubts = m.doubts + 1, doubt_since = coalesce(m.doubt_since, m.changed_at),
+           reason = p_reason, changed_at = clock_timestamp()
+     WHERE m.id = ANY (p_ids) AND m.state = 'sent'
+    RETURNING m.id, m.token, m.kind, m.provider, m.vendor_id
+  ), kept AS (
+    INSERT INTO postrider.attempt AS a (message_id, token, outcome, provider, phase, code, vendor_id, started_at, ended_at)
+    SELECT v.id, v.token, 'unknown', v.provider, 'complete', p_reason, v.vendor_id, clock_timestamp(), clock_timestamp() FROM moved AS v
+    ON CONFLICT (message_id, token) DO UPDATE SET outcome = 'unknown', code = excluded.code
+  ), asks AS (
+    INSERT INTO postrider.ask (message_id, provider, ask_at)
+    SELECT v.id, v.provider, clock_timestamp() FROM moved AS v JOIN postrider.provider AS p ON p.name = v.provider
+     WHERE p.caps @> '{"askable": true}' OR p.caps @> '{"askable_by_id": true}'
+    ON CONFLICT DO NOTHING
+  ), counted AS (
+    INSERT INTO postrider.counter_delta (kind, state, n)
+    SELECT v.kind, d.state, d.sign * v.n
+      FROM (SELECT kind, count(*) AS n FROM moved GROUP BY kind) AS v,
+           (VALUES ('sent'::postrider.state, -1), ('unknown', 1)) AS d(state, sign)
+  )
+  SELECT count(*) INTO v_n FROM moved;
+  RETURN v_n;
+END
+$$;
+
 -- Asking ------------------------------------------------------------------------------------------
 
 CREATE FUNCTION postrider.ask_take(p_providers text[], p_per_minute integer[], p_rooms integer[], p_hidden_ms bigint)

@@ -1,6 +1,10 @@
 """Asking a vendor about lost answers (U3, U6, D1, D2): live losses and dead workers alike, a test for
 each shape of look-up. The sandbox's ledger is the judge of what was sent."""
 
+import http.server
+import json
+import threading
+
 import pytest
 
 from tests.harness.procs import Sandbox, Worker, wait_until
@@ -177,6 +181,56 @@ def test_equal_texts_are_told_apart(asked):
     stats = asked.vendor.api("/stats")
     assert stats["taken"] == 2
     assert len(set(asked.sql("select vendor_id from postrider.message"))) == 2
+
+
+class OneId(http.server.BaseHTTPRequestHandler):
+    """A vendor that gives one id to all, and whose record under it is the first message."""
+
+    first = None
+
+    def reply(self, body):
+        data = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_POST(self):
+        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        type(self).first = type(self).first or message["key"]
+        self.reply({"id": "the-same"})
+
+    def do_GET(self):
+        self.reply({"id": "the-same", "key": type(self).first})
+
+    def log_message(self, *_):
+        pass
+
+
+def test_by_id_one_id_for_two_messages(asked):
+    """R5, by the vendor's id: one id came for two messages; the vendor's record says whose it is."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), OneId)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    asked.config = config(asked.db, "http", {
+        "url": url + "/messages", "body": {"to": "{{recipient}}", "text": "{{body}}", "key": "{{key}}"},
+        "accepted": {"status": 200, "id": "/id"},
+        "ask": {"url": url + "/messages/{{vendor_id}}", "delay_s": 1, "found": {"status": 200},
+                "key": "/key", "id": "/id"}})
+    asked.kind("held", on_unknown="hold")
+    first, second = asked.load("held", 2)
+    asked.start()
+    try:
+        asked.wait(lambda: asked.counts() == {"sent": 1, "unknown": 1}
+                   and asked.sql("select count(*) from postrider.ask where tries >= 2")[0][0] >= 1,
+                   lambda: f"both to be asked about: {asked.rows()}")
+    finally:
+        server.shutdown()
+    rows = asked.rows()
+    assert rows[OneId.first].state == "sent"
+    other = second if OneId.first == first else first
+    assert rows[other][:4] == ("unknown", 1, 1, 1), "a record of another message proves nothing about this one"
 
 
 def test_limit_of_look_ups(asked):

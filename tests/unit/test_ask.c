@@ -74,11 +74,11 @@ static void a_code_about_to_expire_is_sent_again(void **state)
     struct decision d;
 
     (void)state;
-    v.expires_ms = NOW + 2 * (CALL + DELAY);
+    v.expires_ms = NOW + 10 * (CALL + DELAY);
     d = decide(&p, &askable, &v, OUTCOME_UNKNOWN, -1);
     assert_int_equal(d.state, MSG_PENDING);
     assert_true(d.possible_duplicate);
-    v.expires_ms += 2;
+    v.expires_ms += 10;
     assert_int_equal(decide(&p, &askable, &v, OUTCOME_UNKNOWN, -1).state, MSG_UNKNOWN);
     p.cross_vendor_resend = true; /* another vendor may have it: this one's word is not enough */
     assert_int_equal(decide(&p, &askable, &v, OUTCOME_UNKNOWN, -1).state, MSG_PENDING);

@@ -107,11 +107,12 @@ static int64_t quiet_ms(const struct capability *cap)
     return sat_add(cap->call_ms, cap->ask_delay_ms);
 }
 
-/* Where late is worse than double, an answer has to come while half of the life is left. */
+/* Where late is worse than double, asking may take a tenth of the life that is left: a code of five
+ * minutes waits for a look-up of seconds, not for one of a minute. */
 static bool ask_in_time(const struct policy *p, const struct capability *cap, const struct view *v)
 {
     return p->on_unknown != ON_UNKNOWN_RESEND ||
-           quiet_ms(cap) < sat_sub(v->expires_ms, v->now_ms) / 2;
+           quiet_ms(cap) < sat_sub(v->expires_ms, v->now_ms) / 10;
 }
 
 static struct decision asking(const struct capability *cap, struct decision d)

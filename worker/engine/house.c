@@ -118,9 +118,10 @@ static char *caps_json(const struct vendor *v)
     /* Only numbers and words of ours: nothing in it needs escaping. */
     if (asprintf(&text,
                  "{\"dedup\": \"%s\", \"window_s\": %lld, \"timeout_ms\": %lld, "
-                 "\"askable\": %s, \"keeps_ids\": %s}",
+                 "\"askable\": %s, \"askable_by_id\": %s, \"keeps_ids\": %s}",
                  c->dedup < 3 ? dedup[c->dedup] : "none", (long long)(c->dedup_window_ms / 1000),
                  (long long)v->conf->timeout_ms, v->cap.asking == ASKING_BY_KEY ? "true" : "false",
+                 v->cap.asking == ASKING_BY_ID ? "true" : "false",
                  vendor_keeps_ids(v) ? "true" : "false") < 0)
         return NULL;
     return text;

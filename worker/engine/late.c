@@ -118,6 +118,9 @@ static bool doubt_in(struct engine *e, struct queue *q, const char *id)
         m->decision.state = MSG_UNKNOWN;
         m->decision.doubts = m->doubts + 1;
         m->decision.reason = "vendor id given twice";
+        /* The vendor may be asked whose it is; by id, too, as one is at hand. */
+        m->decision.ask = m->vendor->cap.asking != ASKING_NONE;
+        m->decision.ask_ms = m->vendor->cap.ask_delay_ms;
         *at = m->next;
         if (!m->next)
             q->tail = at;
