@@ -273,6 +273,42 @@ INSERT INTO postrider.stop_word (word, language, class) VALUES ('Yetar', 'uz', '
 SELECT pg_temp.says('+998901112255', 'YETAR');
 SELECT is(pg_temp.listed('+998901112255'), '{all inbound YETAR}', 'words are the operator''s');
 
+-- Who may do what ------------------------------------------------------------------------------------------
+
+GRANT ALL ON ALL FUNCTIONS IN SCHEMA public TO PUBLIC; -- pgTAP itself; rolled back
+CREATE FUNCTION pg_temp.as_role(role text, sql text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+  EXECUTE format('SET LOCAL ROLE %I', role);
+  EXECUTE sql;
+  RESET ROLE;
+  RETURN 'done';
+EXCEPTION WHEN OTHERS THEN
+  RESET ROLE;
+  RETURN SQLSTATE;
+END
+$$;
+SELECT pg_temp.message(90, 'sent', vendor_id => 'p1', parts => E'p1\np2');
+SELECT is(pg_temp.as_role(role, sql), want, role || ': ' || left(sql, 60)) FROM (VALUES
+  ('postrider_worker', $$SELECT postrider.receipts_store('{main}', '{POST}', ARRAY['k=v'], ARRAY[''::bytea], '{1}', '{NULL}', '{p2}', '{delivered}', '{NULL}', '{NULL}', '{0}',
+     '{1,1}', '{998901112266,998901112266}', '{NULL,NULL}', '{STOP,START}', '{NULL,NULL}')$$, 'done'),
+  ('postrider_worker', 'SELECT * FROM postrider.receipts_apply(500)', 'done'),
+  ('postrider_worker', 'SELECT postrider.suppress(''+998901112277'', ''all'', ''vendor'', ''main'')', 'done'),
+  ('postrider_worker', 'DELETE FROM postrider.receipt_event', '42501'),
+  ('postrider_worker', 'UPDATE postrider.callback SET body = ''x''', '42501'),
+  ('postrider_worker', 'UPDATE postrider.stop_word SET class = ''all''', '42501'),
+  ('postrider_ops', 'UPDATE postrider.stop_word SET class = ''all'' WHERE word = ''STOP''', 'done'),
+  ('postrider_ops', 'SELECT postrider.unsuppress(''+998901112277'')', 'done'),
+  ('postrider_viewer', 'SELECT * FROM postrider.receipts', 'done'),
+  ('postrider_viewer', 'SELECT * FROM postrider.receipt_event', '42501'),
+  ('postrider_viewer', 'SELECT * FROM postrider.callback', '42501'),
+  ('postrider_viewer', 'SELECT * FROM postrider.inbound', '42501'),
+  ('postrider_viewer', 'SELECT * FROM postrider.suppression', '42501'),
+  ('postrider_producer', 'SELECT * FROM postrider.receipts', '42501'),
+  ('postrider_producer', 'SELECT postrider.suppress(''+998901112277'', ''all'', ''x'')', '42501')
+) AS t(role, sql, want);
+SELECT is((SELECT v.receipt::text FROM postrider.vendor_ref AS v WHERE v.vendor_id = 'p2'), 'delivered', 'the worker''s role was enough to apply it');
+SELECT is(pg_temp.listed('+998901112266'), '{}', 'and to follow words');
+
 -- Nothing of this may break the counts.
 SELECT is_empty($$
   SELECT kind, state, c.count, m.count
