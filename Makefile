@@ -193,9 +193,10 @@ WITH_DEPS = bash deploy/deps.sh --if-missing && $(MAKE) --no-print-directory $(C
 
 # ---- tests ------------------------------------------------------------------------------------
 # `exec`, here and below: a signal to make must reach the program, not a shell in between.
-RUN = exec env POSTRIDER="$(O)/postrider" POSTRIDER_TESTS="$(O)/tests" \
+RUN_PYTHON = exec env POSTRIDER="$(O)/postrider" POSTRIDER_TESTS="$(O)/tests" \
       ASAN_OPTIONS="abort_on_error=1:detect_leaks=1:$$ASAN_OPTIONS" \
-      UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:$$UBSAN_OPTIONS" $(PYTHON) tests/run.py
+      UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:$$UBSAN_OPTIONS" $(PYTHON)
+RUN = $(RUN_PYTHON) tests/run.py
 
 test-programs: all $(TESTS) $(BAD_SO)
 
@@ -219,6 +220,11 @@ coverage:
 	-@$(MAKE) --no-print-directory COV=1 coverage-run
 	@$(PYTHON) tests/coverage.py $(BUILD)/coverage
 coverage-run: ; @$(RUN) unit sql e2e
+
+## conformance   every plugin through every outcome against its vendor's dialect (ARGS="--only twilio")
+conformance:
+	@$(WITH_DEPS) all $(O)/tests/caps_driver
+	@$(RUN_PYTHON) tests/conformance/run.py $(ARGS)
 
 FUZZ_SECONDS ?= 60
 ## fuzz          run every fuzzer FUZZ_SECONDS (60) under clang's sanitizers
@@ -301,5 +307,3 @@ chaos: ; $(call later,the chaos run)
 soak: ; $(call later,the soak run)
 ## deb           (later) a Debian package
 deb: ; $(call later,the Debian package)
-## conformance   (later) a vendor's plugin against the recorded vendor
-conformance: ; $(call later,the conformance run)

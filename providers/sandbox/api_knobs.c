@@ -120,6 +120,6 @@ enum MHD_Result sb_knobs_put_serve(struct sb_req *r)
     }
     sb->knobs = changed;
     if (expire)
-        sb_tokens_expire(sb->world->tokens);
+        sb_tokens_expire(sb->world->tokens, sb_now_ms(sb->world));
     return sb_knobs_get_serve(r);
 }

@@ -179,6 +179,9 @@ int sb_reply_status(const struct sb_reply *r);
  * then a JWT signed HS256 with a secret of the sandbox, with these claims and iat, exp. */
 const char *sb_token_issue(struct sb_call *c, const json_t *claims, int64_t *ret_lifetime_s);
 bool sb_token_ok(const struct sb_world *w, const char *token); /* NULL is not ok */
+/* For tokens customers make themselves (JWT): false when one of this `iat` (Unix epoch, s) was made
+ * before tokens were last expired by the knob. */
+bool sb_token_age_ok(const struct sb_world *w, int64_t iat_s);
 
 /* ---- receipts ---- */
 

@@ -17,6 +17,7 @@ struct token {
 struct sb_tokens {
     struct token v[TOKENS_MAX];
     uint64_t issued;
+    int64_t expired_ms; /* when all were expired last; 0: never */
 };
 
 int sb_tokens_new(struct sb_tokens **ret_tokens)
@@ -33,8 +34,9 @@ struct sb_tokens *sb_tokens_free(struct sb_tokens *t)
     return NULL;
 }
 
-void sb_tokens_expire(struct sb_tokens *t)
+void sb_tokens_expire(struct sb_tokens *t, int64_t now_ms)
 {
+    t->expired_ms = now_ms;
     for (size_t i = 0; i < TOKENS_MAX; i++)
         t->v[i].until_ms = 0;
 }
@@ -92,4 +94,9 @@ bool sb_token_ok(const struct sb_world *w, const char *token)
         if (sign_equal_text(t->v[i].text, token))
             return sb_now_ms(w) < t->v[i].until_ms;
     return false;
+}
+
+bool sb_token_age_ok(const struct sb_world *w, int64_t iat_s)
+{
+    return iat_s >= w->tokens->expired_ms / 1000;
 }

@@ -102,7 +102,7 @@ void sb_msg_set_answered(struct sb_msg *m);
 /* ---- logins ---- */
 int sb_tokens_new(struct sb_tokens **ret_tokens);
 struct sb_tokens *sb_tokens_free(struct sb_tokens *t);
-void sb_tokens_expire(struct sb_tokens *t); /* all, now */
+void sb_tokens_expire(struct sb_tokens *t, int64_t now_ms); /* all, now */
 
 /* ---- receipts ---- */
 int sb_receipts_new(struct sb_world *w, struct sb_receipts **ret_receipts, struct err *err);

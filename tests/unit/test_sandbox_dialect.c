@@ -258,7 +258,10 @@ static void test_tokens(void **state)
     assert_true(sb_token_ok(&world, one) && sb_token_ok(&world, two));
     assert_non_null(strchr(two, '.')); /* a JWT */
     assert_false(sb_token_ok(&world, "other"));
-    sb_tokens_expire(world.tokens);
+    assert_true(sb_token_age_ok(&world, 0));
+    sb_tokens_expire(world.tokens, 1000999);
+    assert_false(sb_token_age_ok(&world, 999));
+    assert_true(sb_token_age_ok(&world, 1000)); /* of that very second: it may be younger */
     assert_false(sb_token_ok(&world, one) || sb_token_ok(&world, two));
     assert_true(sb_token_ok(&world, sb_token_issue(&call, NULL, NULL)));
 }

@@ -94,7 +94,8 @@ static const char *claims_fault(const struct sb_call *c, const char *token)
     if (!application || strcmp(application, sb_setting(c->world, "application_id")) != 0 || !jti ||
         !*jti || iat < 0 || iat > now + CLOCKS_S || exp < 0)
         fault = "unauthorized";
-    else if ((exp && (exp <= now || exp - iat > DAY_S)) || now - iat >= age)
+    else if ((exp && (exp <= now || exp - iat > DAY_S)) || now - iat >= age ||
+             !sb_token_age_ok(c->world, iat))
         fault = "jwt-expired";
     json_decref(claims);
     return fault;
