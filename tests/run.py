@@ -25,8 +25,8 @@ from tests.fuzz import seeds  # noqa: E402, the checkout is on the path only now
 PROGRAM = os.environ.get("POSTRIDER", "build/postrider")
 PROGRAMS = os.environ.get("POSTRIDER_TESTS", "build/release/tests")
 FUZZERS = os.environ.get("POSTRIDER_FUZZ", "build/fuzz/fuzz")
-COMMANDS = ("dev sandbox worker migrate check adopt send show status retry cancel segments explain campaign"
-            " provider suppress audit purge").split()
+COMMANDS = ("dev sandbox worker migrate check adopt provider send show status retry cancel segments suppress"
+            " explain campaign audit purge").split()
 UNIT_LIMIT_S = 300
 SQL_LIMIT_S = 600
 SMOKE_FUZZ_S = 3

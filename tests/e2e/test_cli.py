@@ -19,7 +19,7 @@ from tests.harness.procs import binary, run, wait_until
 
 TO = "+998901234567"
 NOBODY = "00000000-0000-7000-8000-000000000000"
-COMMANDS = ("worker migrate check adopt send show status retry cancel segments dev").split()
+COMMANDS = ("worker migrate check adopt provider send show status retry cancel segments suppress dev").split()
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_main_help_names_every_command_and_what_is_not_there_yet():
     for command in COMMANDS:
         assert f"\n  {command} " in text
     later = text[text.index("later"):]
-    for command in ("explain", "campaign", "provider", "suppress", "audit", "purge"):
+    for command in ("explain", "campaign", "audit", "purge"):
         assert command in later
         said(run(command, check=False), 2, "not in this version")
 
@@ -489,7 +489,7 @@ def no_dedup(made):
 def test_check_says_what_follows_for_each_kind(cli, config):
     out = good(cli("check", "--config", config()))
     assert "main (plugin http)" in out and "knows a key for 1 d" in out
-    assert "a message of kind otp is sent again under the same key" in out and "not doubled" in out
+    assert "otp via main: after a timeout, sent again under the same key" in out and "not doubled" in out
     assert "no fault found" in out
     doc = json.loads(good(cli("check", "--config", config(no_dedup), "--json")))
     kinds = {k["kind"]: k for k in doc["providers"][0]["kinds"]}

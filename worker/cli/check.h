@@ -17,15 +17,13 @@ struct config;
 struct config_provider;
 struct err;
 struct pg_sync;
-struct provider_caps;
+struct plugin;
 
 struct check_kind {
     char *name;
     char **route; /* ends with NULL; NULL: every provider */
-    enum on_unknown on_unknown;
+    struct policy policy;
     int64_t ttl_ms;
-    int attempts;
-    bool cross_vendor_resend;
 };
 
 struct check {
@@ -45,16 +43,15 @@ void check_warn(struct check *c, const char *fmt, ...) __attribute__((format(pri
 int check_kinds_load(struct check *c, struct pg_sync *pg, struct err *err);
 void check_kinds_free(struct check *c);
 
-/* Whether each kind can be served by the configuration. */
-void check_kinds_judge(struct check *c, const struct provider_caps *caps);
+/* Whether each kind can be served by the configuration; plugins as its providers. */
+void check_kinds_judge(struct check *c, struct plugin *const *plugins);
 
 /* Schema, identity, durability: fills "database". */
 int check_database(struct check *c, struct pg_sync *pg, struct err *err);
 
-/* What follows for a kind after a call to this provider whose outcome nobody knows. The caller
- * frees; NULL when out of memory. *ret_duplicate: the phone may get it twice. */
-char *check_after_timeout(const struct check_kind *kind, const struct provider_caps *caps,
-                          bool *ret_duplicate);
+/* What follows for each kind routed to this provider after a call whose outcome nobody knows. */
+json_t *check_kinds_doc(const struct check *c, const struct config_provider *p,
+                        const struct plugin *plugin);
 
 bool check_routed(const struct check_kind *kind, const char *provider);
 

@@ -16,7 +16,7 @@
 static bool any_hold(const struct check *c)
 {
     for (size_t i = 0; i < c->kinds_n; i++) {
-        if (c->kinds[i].on_unknown == ON_UNKNOWN_HOLD)
+        if (c->kinds[i].policy.on_unknown == ON_UNKNOWN_HOLD)
             return true;
     }
     return false;

@@ -8,22 +8,25 @@
 #include "worker/cli/check.h"
 #include "worker/cli/cli.h"
 #include "worker/cli/connect.h"
+#include "worker/cli/doubt.h"
 #include "worker/cli/words.h"
 #include "worker/engine/config.h"
+#include "worker/engine/plugin.h"
 #include "worker/io/pg.h"
 
 /* As sql/001_schema.sql makes them; a test compares. */
 static const struct {
     const char *name, *on_unknown;
-    int64_t ttl_ms;
-    int attempts;
-} shipped[] = {{"otp", "resend", 300000, 4},
-               {"transactional", "resend", 86400000, 6},
-               {"campaign", "hold", 86400000, 4}};
+    int64_t ttl_ms, backoff_base_ms, backoff_cap_ms;
+    int attempts, max_calls;
+} shipped[] = {{"otp", "resend", 300000, 1000, 30000, 4, 100},
+               {"transactional", "resend", 86400000, 2000, 600000, 6, 100},
+               {"campaign", "hold", 86400000, 5000, 900000, 4, 100}};
 
 #define KINDS                                                                                      \
     "SELECT name, on_unknown, (extract(epoch FROM ttl) * 1000)::bigint, attempts, "                \
-    "cross_vendor_resend, array_to_string(route, E'\\n') FROM postrider.kind ORDER BY lane, name"
+    "cross_vendor_resend, array_to_string(route, E'\\n'), max_calls, backoff_base_ms, "            \
+    "backoff_cap_ms FROM postrider.kind ORDER BY lane, name"
 
 /* Lines to a list that ends with NULL. */
 static char **route_of(const char *lines)
@@ -47,13 +50,16 @@ static int kind_read(struct check_kind *k, const struct pg_result *r, size_t row
 {
     *k = (struct check_kind){.name = strdup(pg_text(r, row, 0)),
                              .ttl_ms = pg_i64(r, row, 2),
-                             .attempts = (int)pg_i64(r, row, 3),
-                             .cross_vendor_resend = pg_bool(r, row, 4)};
+                             .policy = {.max_attempts = (int)pg_i64(r, row, 3),
+                                        .cross_vendor_resend = pg_bool(r, row, 4),
+                                        .max_calls = (int)pg_i64(r, row, 6),
+                                        .backoff_base_ms = pg_i64(r, row, 7),
+                                        .backoff_cap_ms = pg_i64(r, row, 8)}};
     if (!pg_is_null(r, row, 5) && !(k->route = route_of(pg_text(r, row, 5))))
         return -ENOMEM;
     if (!k->name)
         return -ENOMEM;
-    return on_unknown_parse(pg_text(r, row, 1), &k->on_unknown) ? 0 : -EINVAL;
+    return on_unknown_parse(pg_text(r, row, 1), &k->policy.on_unknown) ? 0 : -EINVAL;
 }
 
 static int load_shipped(struct check *c)
@@ -68,8 +74,11 @@ static int load_shipped(struct check *c)
 
         k->name = strdup(shipped[i].name);
         k->ttl_ms = shipped[i].ttl_ms;
-        k->attempts = shipped[i].attempts;
-        if (!k->name || !on_unknown_parse(shipped[i].on_unknown, &k->on_unknown))
+        k->policy = (struct policy){.max_attempts = shipped[i].attempts,
+                                    .max_calls = shipped[i].max_calls,
+                                    .backoff_base_ms = shipped[i].backoff_base_ms,
+                                    .backoff_cap_ms = shipped[i].backoff_cap_ms};
+        if (!k->name || !on_unknown_parse(shipped[i].on_unknown, &k->policy.on_unknown))
             return -ENOMEM;
     }
     return 0;
@@ -118,62 +127,31 @@ bool check_routed(const struct check_kind *kind, const char *provider)
 
 /* ---- what follows -------------------------------------------------------------------------- */
 
-/* The end of "sent again under the same key for WINDOW, then ...". */
-static const char *after_window(const struct check_kind *k)
+static json_t *follow(const struct check_kind *k, const struct capability *cap)
 {
-    return k->on_unknown == ON_UNKNOWN_RESEND ? "again though the vendor has forgotten the key: a "
-                                                "duplicate is possible, and counted"
-                                              : "shown as unknown and not sent again";
+    struct doubt d = doubt_foretell(&k->policy, cap, k->ttl_ms);
+    char *text = doubt_words(&d, &k->policy, k->ttl_ms);
+    json_t *doc =
+        json_pack("{s:s, s:s, s:s, s:b}", "kind", k->name, "after_timeout", text ? text : "",
+                  "next", doubt_step_name(d.first), "duplicate_possible", d.duplicate);
+
+    if (d.ask_ms > 0)
+        json_object_set_new(doc, "ask_after_ms", json_integer(d.ask_ms));
+    free(text);
+    return doc;
 }
 
-static int say_dedup(const struct check_kind *k, int64_t window_ms, bool *ret_duplicate, char **ret)
+json_t *check_kinds_doc(const struct check *c, const struct config_provider *p,
+                        const struct plugin *plugin)
 {
-    struct words life = words_duration(k->ttl_ms), window = words_duration(window_ms);
+    struct capability cap = plugin_capability(plugin, p->timeout_ms);
+    json_t *list = json_array();
 
-    *ret_duplicate = false;
-    if (k->ttl_ms <= window_ms)
-        return asprintf(ret,
-                        "sent again under the same key for %s, which covers its life (%s by "
-                        "default): not doubled",
-                        window.text, life.text);
-    *ret_duplicate = k->on_unknown == ON_UNKNOWN_RESEND;
-    return asprintf(ret, "sent again under the same key for %s, then %s", window.text,
-                    after_window(k));
-}
-
-static int say_without(const struct check_kind *k, bool *ret_duplicate, char **ret)
-{
-    *ret_duplicate = k->on_unknown == ON_UNKNOWN_RESEND;
-    if (k->on_unknown == ON_UNKNOWN_HOLD)
-        return asprintf(ret, "not sent again, but shown as unknown until a receipt, the vendor's "
-                             "log or an operator settles it");
-    if (k->on_unknown == ON_UNKNOWN_ASK)
-        return asprintf(ret, "impossible: this vendor can neither be asked nor de-duplicates");
-    return asprintf(ret,
-                    "sent again while it lives (%s), in at most %d attempts: the phone may get it "
-                    "up to %d times, and each possible duplicate is counted",
-                    words_duration(k->ttl_ms).text, k->attempts, k->attempts);
-}
-
-char *check_after_timeout(const struct check_kind *kind, const struct provider_caps *caps,
-                          bool *ret_duplicate)
-{
-    char *text = NULL, *more = NULL;
-    bool roams = kind->cross_vendor_resend && kind->on_unknown == ON_UNKNOWN_RESEND;
-    int rc;
-
-    if (caps->dedup != PROVIDER_DEDUP_NONE && !roams)
-        rc = say_dedup(kind, caps->dedup_window_ms, ret_duplicate, &text);
-    else
-        rc = say_without(kind, ret_duplicate, &text);
-    if (rc < 0)
-        return NULL;
-    if (roams &&
-        asprintf(&more, "%s; another vendor may be tried (cross_vendor_resend)", text) >= 0) {
-        free(text);
-        text = more;
+    for (size_t i = 0; i < c->kinds_n; i++) {
+        if (check_routed(&c->kinds[i], p->name))
+            json_array_append_new(list, follow(&c->kinds[i], &cap));
     }
-    return text;
+    return list;
 }
 
 /* ---- faults -------------------------------------------------------------------------------- */
@@ -211,18 +189,40 @@ static void judge_route(struct check *c, const struct check_kind *k)
     free(what);
 }
 
-void check_kinds_judge(struct check *c, const struct provider_caps *caps)
+/* A life shorter than the vendor's unit is rounded up, or lost. */
+static void judge_validity(struct check *c, const struct check_kind *k, const char *provider,
+                           const struct provider_caps *caps)
+{
+    int64_t unit = caps->validity == PROVIDER_VALIDITY_MIN ? 60000
+                   : caps->validity == PROVIDER_VALIDITY_S ? 1000
+                                                           : 0;
+
+    if (k->ttl_ms < unit)
+        check_warn(c,
+                   "kind \"%s\" lives %s, but the vendor of \"%s\" is told lives in %s: it may "
+                   "deliver later than that",
+                   k->name, words_duration(k->ttl_ms).text, provider,
+                   unit == 60000 ? "minutes" : "seconds");
+}
+
+static void judge_pair(struct check *c, const struct check_kind *k, const struct config_provider *p,
+                       const struct plugin *plugin)
+{
+    struct capability cap = plugin_capability(plugin, p->timeout_ms);
+    struct doubt d = doubt_foretell(&k->policy, &cap, k->ttl_ms);
+
+    if (d.impossible)
+        refuse_ask(c, k, p->name);
+    judge_validity(c, k, p->name, plugin_caps(plugin));
+}
+
+void check_kinds_judge(struct check *c, struct plugin *const *plugins)
 {
     for (size_t i = 0; i < c->kinds_n; i++) {
-        const struct check_kind *k = &c->kinds[i];
-
-        judge_route(c, k);
+        judge_route(c, &c->kinds[i]);
         for (size_t j = 0; j < c->config->providers_count; j++) {
-            const char *provider = c->config->providers[j].name;
-
-            if (k->on_unknown == ON_UNKNOWN_ASK && check_routed(k, provider) &&
-                caps[j].dedup == PROVIDER_DEDUP_NONE && caps[j].ask == PROVIDER_ASK_NONE)
-                refuse_ask(c, k, provider);
+            if (check_routed(&c->kinds[i], c->config->providers[j].name))
+                judge_pair(c, &c->kinds[i], &c->config->providers[j], plugins[j]);
         }
     }
 }

@@ -9,19 +9,13 @@
 
 static void print_vendor(const json_t *p)
 {
-    const char *dedup = member_text(p, "dedup");
-    int64_t window = member_number(p, "dedup_window_ms");
+    size_t i;
+    json_t *line;
 
     printf("\n%s (plugin %s)\n", member_text(p, "name"), member_text(p, "plugin"));
-    if (strcmp(dedup, "none") == 0)
-        puts("  cannot de-duplicate: a request sent twice is two messages");
-    else
-        printf("  de-duplicates: knows a key for %s and %s\n", words_duration(window).text,
-               strcmp(dedup, "replay") == 0 ? "repeats its first answer" : "refuses the repeat");
-    puts("  cannot be asked what became of a message");
-    puts(member_true(p, "answers_without_id")
-             ? "  may accept without an id: such a message cannot be looked up by the vendor's id"
-             : "  accepts with an id of its own, or it does not count as accepted");
+    json_array_foreach (json_object_get(p, "proves"), i, line) {
+        printf("  %s\n", json_string_value(line));
+    }
     printf("  a call lasts at most %s\n", words_duration(member_number(p, "timeout_ms")).text);
 }
 
@@ -31,7 +25,7 @@ static void print_kinds(const json_t *p)
     json_t *k;
 
     json_array_foreach (json_object_get(p, "kinds"), i, k) {
-        printf("  after a timeout a message of kind %s is %s\n", member_text(k, "kind"),
+        printf("  %s via %s: after a timeout, %s\n", member_text(k, "kind"), member_text(p, "name"),
                member_text(k, "after_timeout"));
     }
 }

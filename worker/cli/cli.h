@@ -35,11 +35,13 @@ int cmd_check(int argc, char **argv);
 int cmd_dev(int argc, char **argv);
 int cmd_later(int argc, char **argv); /* each command that has a name, but no substance yet */
 int cmd_migrate(int argc, char **argv);
+int cmd_provider(int argc, char **argv);
 int cmd_retry(int argc, char **argv);
 int cmd_segments(int argc, char **argv);
 int cmd_send(int argc, char **argv);
 int cmd_show(int argc, char **argv);
 int cmd_status(int argc, char **argv);
+int cmd_suppress(int argc, char **argv);
 int cmd_worker(int argc, char **argv);
 
 /* Prints "postrider COMMAND: MESSAGE" and the hint on stderr; returns `code`. */

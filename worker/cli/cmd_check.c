@@ -10,6 +10,7 @@
 #include "worker/cli/cli.h"
 #include "worker/cli/connect.h"
 #include "worker/cli/print.h"
+#include "worker/cli/proof.h"
 #include "worker/core/err.h"
 #include "worker/engine/config.h"
 #include "worker/engine/plugin.h"
@@ -85,29 +86,40 @@ static void on_warning(void *arg, const char *text)
 /* ---- the parts ----------------------------------------------------------------------------- */
 
 /* Every plugin is opened, so that all faults are seen at once. */
-static bool open_plugins(struct check *c, struct provider_caps *caps)
+static bool open_plugins(struct check *c, struct plugin **plugins)
 {
     bool all = true;
 
     for (size_t i = 0; i < c->config->providers_count; i++) {
         const struct config_provider *p = &c->config->providers[i];
-        struct plugin *plugin = NULL;
         struct err err = ERR_INIT;
-        int rc = plugin_open(NULL, p->plugin, p->settings_json, &plugin, &err);
+        int rc = plugin_open(NULL, p->plugin, p->settings_json, &plugins[i], &err);
 
         if (rc < 0)
             err_prefix(&err, "provider \"%s\"", p->name);
         else
-            rc = config_check_plugin(c->config, p, plugin_caps(plugin), &err);
+            rc = config_check_plugin(c->config, p, plugin_caps(plugins[i]), &err);
         if (rc < 0)
             fault(c, EXIT_CONFIG, &err);
-        else
-            caps[i] = *plugin_caps(plugin);
         all = all && rc == 0;
-        plugin_close(plugin);
         err_done(&err);
     }
     return all;
+}
+
+/* A vendor that would tell, and is not asked to. A token without the rest is config_warnings'. */
+static void judge_receipts(struct check *c, struct plugin *const *plugins)
+{
+    for (size_t i = 0; i < c->config->providers_count; i++) {
+        const struct config_provider *p = &c->config->providers[i];
+        const char *missing = proof_receipts_missing(c->config, p);
+
+        if (plugin_takes_receipts(plugins[i]) && !p->receipt_token)
+            check_warn(c,
+                       "provider \"%s\": its vendor sends receipts, but %s %s not set: whether a "
+                       "message arrived is not learnt",
+                       p->name, missing, strstr(missing, " and ") ? "are" : "is");
+    }
 }
 
 /* Looking at a database nobody named fails quietly: a configuration can be tested anywhere. */
@@ -144,41 +156,16 @@ static json_t *lease_doc(const struct config *config)
                      (json_int_t)(lease - longest - config->settle_allowance_ms - margin));
 }
 
-static json_t *kinds_doc(const struct check *c, const char *provider,
-                         const struct provider_caps *caps)
+static void describe(struct check *c, struct plugin *const *plugins)
 {
-    json_t *list = json_array();
-
-    for (size_t i = 0; list && i < c->kinds_n; i++) {
-        bool duplicate = false;
-        char *text;
-
-        if (!check_routed(&c->kinds[i], provider))
-            continue;
-        text = check_after_timeout(&c->kinds[i], caps, &duplicate);
-        json_array_append_new(list, json_pack("{s:s, s:s, s:b}", "kind", c->kinds[i].name,
-                                              "after_timeout", text ? text : "",
-                                              "duplicate_possible", duplicate));
-        free(text);
-    }
-    return list;
-}
-
-static void describe(struct check *c, const struct provider_caps *caps)
-{
-    static const char *const dedups[] = {"none", "replay", "reject"};
     json_t *list = json_object_get(c->doc, "providers");
 
     for (size_t i = 0; i < c->config->providers_count; i++) {
         const struct config_provider *p = &c->config->providers[i];
-        const char *dedup = caps[i].dedup <= PROVIDER_DEDUP_REJECT ? dedups[caps[i].dedup] : "?";
+        json_t *doc = proof_doc(c->config, p, plugins[i]);
 
-        json_array_append_new(
-            list, json_pack("{s:s, s:s, s:s, s:I, s:b, s:b, s:I, s:o}", "name", p->name, "plugin",
-                            p->plugin, "dedup", dedup, "dedup_window_ms",
-                            (json_int_t)caps[i].dedup_window_ms, "askable", 0, "answers_without_id",
-                            caps[i].answers_without_id, "timeout_ms", (json_int_t)p->timeout_ms,
-                            "kinds", kinds_doc(c, p->name, &caps[i])));
+        json_object_set_new(doc, "kinds", check_kinds_doc(c, p, plugins[i]));
+        json_array_append_new(list, doc);
     }
 }
 
@@ -186,9 +173,10 @@ static void describe(struct check *c, const struct provider_caps *caps)
 
 static void run(struct check *c, const struct check_args *a)
 {
-    struct provider_caps *caps = calloc(c->config->providers_count, sizeof(*caps));
+    size_t n = c->config->providers_count;
+    struct plugin **plugins = calloc(n, sizeof(*plugins));
     struct err err = ERR_INIT;
-    bool opened = caps && open_plugins(c, caps);
+    bool opened = plugins && open_plugins(c, plugins);
 
     config_warnings(c->config, on_warning, c);
     if (!a->offline)
@@ -196,12 +184,15 @@ static void run(struct check *c, const struct check_args *a)
     if (!c->kinds_read && c->kinds_n == 0 && check_kinds_load(c, NULL, &err) < 0)
         fault(c, EXIT_FAILED, &err);
     if (opened) {
-        check_kinds_judge(c, caps);
-        describe(c, caps);
+        judge_receipts(c, plugins);
+        check_kinds_judge(c, plugins);
+        describe(c, plugins);
         json_object_set_new(c->doc, "lease", lease_doc(c->config));
     }
+    for (size_t i = 0; plugins && i < n; i++)
+        plugin_close(plugins[i]);
+    free(plugins);
     err_done(&err);
-    free(caps);
 }
 
 static int check(const struct check_args *a)
