@@ -15,7 +15,7 @@ from .cases import CASES, Course
 from .wire import Wires
 
 TOKEN = "conformance-0123456789"
-TIMEOUT_MS = 4000
+TIMEOUT_MS = 8000  # nothing is that late; asking waits as long
 
 
 def program(name):
@@ -41,12 +41,12 @@ def kinds(courses):
                       name, policy, [c.v.name])
 
 
-def config(dsn, port, courses, settings):
+def config(dsn, port, courses, settings, timeout_ms):
     return {
         "database": dsn, "listen": f"127.0.0.1:{port}", "public_url": f"http://127.0.0.1:{port}",
-        "in_flight": 400, "lease_s": 15, "poll_ms": 50, "settle_allowance_ms": 1000,
+        "in_flight": 400, "lease_s": 30, "poll_ms": 50, "settle_allowance_ms": 1000,
         "providers": {c.v.name: {
-            "plugin": c.v.plugin, "in_flight": 8, "connect_timeout_ms": 2000, "timeout_ms": TIMEOUT_MS,
+            "plugin": c.v.plugin, "in_flight": 8, "connect_timeout_ms": 2000, "timeout_ms": timeout_ms,
             **({"receipt_token": TOKEN} if c.reports else {}), "settings": s}
             for c, s in zip(courses, settings)}}
 
@@ -69,7 +69,7 @@ class Database:
         return self.cluster.connect(self.dsn)
 
 
-def run(cluster, variants, wanted=CASES, told=lambda *_: None):
+def run(cluster, variants, wanted=CASES, told=lambda *_: None, timeout_ms=TIMEOUT_MS):
     """({variant name: (caps, {case: (result, why)})}, the worker's log)"""
     db, wires, port = Database(cluster), Wires(), free_port()
     with contextlib.ExitStack() as stack:
@@ -83,7 +83,7 @@ def run(cluster, variants, wanted=CASES, told=lambda *_: None):
         courses = [Course(v, place, caps, box, wire, db, token=TOKEN, wanted=wanted, told=told)
                    for place, (v, caps, box, wire) in enumerate(zip(variants, said, boxes, laid))]
         kinds(courses)
-        worker = stack.enter_context(Worker(config(db.dsn, port, courses, settings)).wait_ready())
+        worker = stack.enter_context(Worker(config(db.dsn, port, courses, settings, timeout_ms)).wait_ready())
         for c in courses:
             c.worker = worker
         threads = [threading.Thread(target=c.run, daemon=True) for c in courses]
