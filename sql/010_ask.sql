@@ -86,7 +86,7 @@ BEGIN
            WHERE m.due IS NOT NULL AND m.lane = p_lane AND m.due <= v_now
              AND (m.due, m.id) > (v_after_due, v_after_id)
              AND m.kind = ANY (p_kinds)
-             AND (m.doubts = 0 OR m.provider = ANY (p_open) OR postrider.roams(m.kind))
+             AND (m.doubts = 0 OR (m.provider = ANY (p_open) OR postrider.roams(m.kind)) AND NOT postrider.receipt_waits(m.id))
            ORDER BY m.due, m.id
            LIMIT p_limit
              FOR UPDATE OF m SKIP LOCKED) AS p;
@@ -183,6 +183,9 @@ BEGIN
            (VALUES ('sending'::postrider.state, -1), ('sent', 1)) AS d(state, sign)
   )
   SELECT (i.n - 1)::int FROM input AS i WHERE i.n NOT IN (SELECT v.n FROM moved AS v);
+  IF v_keep <> '{}' THEN
+    PERFORM postrider.own_ids(p_ids);
+  END IF;
   IF cardinality(p_done) > 0 THEN
     PERFORM postrider.claims_done(p_done);
   END IF;
@@ -261,6 +264,12 @@ BEGIN
     SELECT v.kind, 'sending', -count(*) FROM moved AS v GROUP BY v.kind
   )
   SELECT (i.n - 1)::int FROM input AS i WHERE i.n NOT IN (SELECT v.n FROM moved AS v);
+  IF v_keep <> '{}' THEN
+    PERFORM postrider.own_ids(p_ids);
+  END IF;
+  IF 'unknown' = ANY (p_outcomes) THEN
+    PERFORM postrider.receipts_hurry(p_ids); -- one that came before the answer may settle the doubt
+  END IF;
   IF cardinality(p_done) > 0 THEN
     PERFORM postrider.claims_done(p_done);
   END IF;
@@ -340,6 +349,11 @@ BEGIN
   UPDATE postrider.message AS m
      SET state = v_state, due = NULL, reason = 'canceled', changed_at = clock_timestamp()
    WHERE m.id = id;
+  IF v_state = 'unknown' THEN
+    INSERT INTO postrider.ask (message_id, provider, ask_at)
+    SELECT m.id, m.provider, clock_timestamp() FROM postrider.message AS m JOIN postrider.askable AS p ON p.name = m.provider
+     WHERE m.id = id ON CONFLICT DO NOTHING;
+  END IF;
   INSERT INTO postrider.counter_delta (kind, state, n) VALUES (v_row.kind, 'pending', -1), (v_row.kind, v_state, 1);
   INSERT INTO postrider.operator_log (action, message_id) VALUES ('cancel', id);
   RETURN v_state::text;
@@ -377,6 +391,86 @@ BEGIN
   RETURN v_n;
 END
 $$;
+
+-- As in 006_late.sql; a doubt that is settled is not asked about, one that is left is, and ids find their message.
+CREATE OR REPLACE FUNCTION postrider.late_write(
+  p_id uuid, p_seen_token bigint, p_seen_state text, p_seen_doubts integer,
+  p_state text, p_delay_ms bigint, p_doubts integer, p_taken boolean, p_vendor_id text, p_reason text,
+  p_token bigint, p_outcome text, p_phase text, p_code text, p_detail text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_kind text;
+  v_provider text;
+  v_state postrider.state;
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  UPDATE postrider.message AS m
+     -- Canceled while in doubt: once nothing was taken after all, it is canceled and not tried again.
+     SET state = CASE WHEN p_seen_state = 'unknown' AND m.reason = 'canceled' AND p_state IN ('pending', 'failed', 'expired')
+                      THEN 'canceled' ELSE p_state END::postrider.state,
+         due = CASE WHEN p_state = 'pending' AND NOT (p_seen_state = 'unknown' AND m.reason IS NOT DISTINCT FROM 'canceled')
+                    THEN coalesce(m.due, v_now + coalesce(p_delay_ms, 0) * interval '1 millisecond') END,
+         doubts = p_doubts, doubt_since = CASE WHEN p_doubts > 0 THEN coalesce(m.doubt_since, v_now) END,
+         taken = p_taken, vendor_id = coalesce(p_vendor_id, m.vendor_id),
+         -- What is still so keeps its reason and its time (of a claim, while sending).
+         reason = CASE WHEN p_state = p_seen_state AND p_reason = 'doubt cleared' THEN m.reason
+                       WHEN p_seen_state = 'unknown' AND m.reason = 'canceled' AND p_state <> 'sent' THEN m.reason
+                       ELSE p_reason END,
+         changed_at = CASE WHEN p_state = p_seen_state THEN m.changed_at ELSE v_now END
+   WHERE m.id = p_id AND m.token = p_seen_token AND m.state = p_seen_state::postrider.state AND m.doubts = p_seen_doubts
+  RETURNING m.kind, m.provider, m.state INTO v_kind, v_provider, v_state;
+  IF NOT FOUND THEN
+    RETURN false; -- it moved meanwhile: read again, decide again
+  END IF;
+  IF v_state <> p_seen_state::postrider.state THEN
+    INSERT INTO postrider.counter_delta (kind, state, n)
+    VALUES (v_kind, p_seen_state::postrider.state, -1), (v_kind, v_state, 1);
+  END IF;
+  INSERT INTO postrider.attempt AS a (message_id, token, outcome, provider, phase, code, detail, vendor_id, started_at, ended_at)
+  VALUES (p_id, p_token, p_outcome::postrider.outcome, v_provider, p_phase, p_code, p_detail, p_vendor_id, v_now, v_now)
+  ON CONFLICT (message_id, token) DO UPDATE
+     SET outcome = excluded.outcome, phase = excluded.phase, code = excluded.code, detail = excluded.detail,
+         vendor_id = coalesce(excluded.vendor_id, a.vendor_id), ended_at = excluded.ended_at
+   WHERE a.outcome = 'unknown';
+  IF v_state <> 'unknown' THEN
+    DELETE FROM postrider.ask AS a WHERE a.message_id = p_id;
+    PERFORM postrider.receipts_hurry(ARRAY[p_id]); -- what it waited for is here
+  ELSIF p_seen_state <> 'unknown' AND p_doubts > 0 AND v_provider IN (SELECT p.name FROM postrider.askable AS p) THEN
+    INSERT INTO postrider.ask (message_id, provider, ask_at) VALUES (p_id, v_provider, v_now) ON CONFLICT DO NOTHING;
+  END IF;
+  IF p_vendor_id IS NOT NULL AND v_provider = ANY (postrider.ids_kept()) THEN
+    INSERT INTO postrider.vendor_ref (provider, vendor_id, message_id, part, parts)
+    VALUES (v_provider, p_vendor_id, p_id, 1, 1) ON CONFLICT DO NOTHING;
+    PERFORM postrider.own_ids(ARRAY[p_id]);
+  END IF;
+  RETURN true;
+END
+$$;
+
+-- R5: a vendor's id that came with the vendor's own answer is stronger than one a look-up chose among equal
+-- texts: whoever took it that way is in doubt again.
+CREATE FUNCTION postrider.own_ids(p_ids uuid[]) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_id uuid;
+  v_owner uuid;
+  v_provider text;
+  v_vendor_id text;
+BEGIN
+  FOR v_id, v_owner, v_provider, v_vendor_id IN
+    SELECT m.id, r.message_id, m.provider, m.vendor_id
+      FROM postrider.message AS m JOIN postrider.vendor_ref AS r ON r.provider = m.provider AND r.vendor_id = m.vendor_id
+     WHERE m.id = ANY (p_ids) AND r.message_id <> m.id ORDER BY m.id
+  LOOP
+    UPDATE postrider.vendor_ref AS r SET message_id = v_id
+     WHERE r.provider = v_provider AND r.vendor_id = v_vendor_id
+       AND NOT EXISTS (SELECT 1 FROM postrider.vendor_ref AS o WHERE o.message_id = v_id AND o.part = r.part);
+    PERFORM postrider.withdraw(ARRAY[v_owner], 'vendor id given twice');
+  END LOOP;
+END
+$$;
+COMMENT ON FUNCTION postrider.own_ids IS
+  'The ids these messages were accepted under are theirs; another message that had one of them is in doubt, and asked about again.';
 
 -- Asking ------------------------------------------------------------------------------------------
 
@@ -445,7 +539,7 @@ COMMENT ON FUNCTION postrider.ask_take IS
   'Doubts of these providers that are due to be asked about, hidden from others for p_hidden_ms; at most p_rooms[i] now and p_per_minute[i] (0: no limit) a minute over all workers. Asking twice harms nothing: what follows is fenced.';
 
 CREATE FUNCTION postrider.ask_store(
-  p_ids uuid[], p_tokens bigint[], p_doubts integer[], p_nexts text[], p_delays bigint[], p_misses integer[], p_reasons text[])
+  p_ids uuid[], p_tokens bigint[], p_doubts integer[], p_nexts text[], p_delays bigint[], p_misses integer[], p_reasons text[], p_tries integer[])
 RETURNS integer
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -455,9 +549,11 @@ DECLARE
   v_n integer;
 BEGIN
   WITH input AS MATERIALIZED (
-    SELECT i.* FROM unnest(p_ids, p_tokens, p_doubts, p_nexts, p_delays, p_misses, p_reasons)
-                    AS i(id, token, doubts, next, delay_ms, misses, reason)
-     ORDER BY i.id
+    -- R3: only while the question is the one that was taken: not asked again, and of no newer doubt.
+    SELECT i.* FROM unnest(p_ids, p_tokens, p_doubts, p_nexts, p_delays, p_misses, p_reasons, p_tries)
+                    AS i(id, token, doubts, next, delay_ms, misses, reason, tries)
+      JOIN postrider.ask AS a ON a.message_id = i.id AND a.tries = i.tries
+     ORDER BY i.id FOR UPDATE OF a
   ), later AS (
     UPDATE postrider.ask AS a
        SET ask_at = v_now + i.delay_ms * interval '1 millisecond', misses = i.misses
@@ -510,7 +606,7 @@ COMMENT ON FUNCTION postrider.own_id IS
   'Of the vendor''s messages that look like this one, the first that is not another message of ours; it is its from now on. NULL: none is.';
 
 REVOKE ALL ON FUNCTION postrider.ids_kept, postrider.claim, postrider.settle_sent, postrider.settle, postrider.ask_take,
-  postrider.ask_store, postrider.own_id FROM PUBLIC;
+  postrider.ask_store, postrider.own_id, postrider.own_ids FROM PUBLIC;
 
 -- What each role may do is a table now: a migration that makes something new adds its rows.
 CREATE TABLE postrider.role_grant (

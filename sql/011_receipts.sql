@@ -44,6 +44,7 @@ COMMENT ON COLUMN postrider.receipt_event.message_id IS 'Whose it is, once that 
 COMMENT ON COLUMN postrider.receipt_event.result IS
   'applied: the message changed. no news: it said so already, or something final. other vendor: not the one that has the message now. confirmed: of a message known not to be taken. unmatched: nobody''s, for a day. given up: the message could not take it up for a day.';
 CREATE INDEX receipt_event_due_idx ON postrider.receipt_event (due) WHERE due IS NOT NULL;
+CREATE INDEX receipt_event_waits_idx ON postrider.receipt_event (ref) WHERE due IS NOT NULL;
 CREATE INDEX receipt_event_message_idx ON postrider.receipt_event (message_id) WHERE message_id IS NOT NULL;
 
 CREATE TABLE postrider.inbound (
@@ -329,8 +330,8 @@ BEGIN
            m.receipt AS was, postrider.status_receipt(e.status) AS receipt,
            CASE WHEN m.id IS NULL THEN 'unmatched'
                 WHEN m.state = 'sent' AND (m.provider = e.provider OR e.status = 'delivered'
-                                           OR (SELECT count(DISTINCT p.plugin) FROM postrider.provider AS p
-                                                WHERE p.name IN (m.provider, e.provider)) = 1) THEN 'rank'
+                                           OR (SELECT count(DISTINCT p.plugin) = 1 AND min(p.plugin) <> 'http' FROM postrider.provider AS p
+                                                WHERE p.name IN (m.provider, e.provider))) THEN 'rank'
                 WHEN m.state = 'sent' THEN 'other vendor'
                 -- Before the answer: the attempt in the air will be judged soon.
                 WHEN m.state = 'sending' AND (m.doubts = 0 OR m.taken) THEN 'early'
@@ -405,6 +406,25 @@ $$;
 COMMENT ON FUNCTION postrider.receipts_apply IS
   'Applies up to p_limit receipts that are due. Rows: news (a message is not sent as far as we know, but the vendor has it: late news under this token), raised (messages by new receipt), parked, unmatched, given up (receipts), picked (how many were looked at). Of two workers at once each takes others.';
 
+CREATE FUNCTION postrider.receipts_hurry(p_ids uuid[]) RETURNS void
+LANGUAGE sql VOLATILE
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+  UPDATE postrider.receipt_event AS e SET due = clock_timestamp()
+    FROM unnest(p_ids) AS u(id) WHERE e.ref = u.id AND e.due IS NOT NULL
+$$;
+COMMENT ON FUNCTION postrider.receipts_hurry IS 'Receipts of these messages that wait are due now: there is a doubt they can settle.';
+
+CREATE FUNCTION postrider.receipt_waits(p_id uuid) RETURNS boolean
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+  RETURN EXISTS (SELECT 1 FROM postrider.receipt_event AS e
+                  WHERE e.ref = p_id AND e.due IS NOT NULL AND e.at > clock_timestamp() - interval '1 minute');
+END
+$$;
+COMMENT ON FUNCTION postrider.receipt_waits IS
+  'A receipt of this message is stored and not applied yet: a resend would double what it reports on. Asked for doubted rows only, and for a minute: one that cannot be applied must not hold a message for ever.';
+
 -- Looking -------------------------------------------------------------------------------------------
 
 CREATE VIEW postrider.receipts AS
@@ -416,7 +436,8 @@ CREATE VIEW postrider.receipts AS
 COMMENT ON VIEW postrider.receipts IS 'What vendors reported. Without message_id: nobody''s so far.';
 
 REVOKE ALL ON FUNCTION postrider.word_key, postrider.suppress, postrider.unsuppress, postrider.heard, postrider.receipts_store,
-  postrider.receipt_rank, postrider.status_receipt, postrider.receipt_pause, postrider.receipts_apply FROM PUBLIC;
+  postrider.receipt_rank, postrider.status_receipt, postrider.receipt_pause, postrider.receipts_apply,
+  postrider.receipts_hurry, postrider.receipt_waits FROM PUBLIC;
 INSERT INTO postrider.role_grant (role, privilege) VALUES
   ('postrider_worker', 'INSERT ON postrider.callback, postrider.inbound'),
   ('postrider_worker', 'INSERT, UPDATE ON postrider.receipt_event'),

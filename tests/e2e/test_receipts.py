@@ -239,6 +239,23 @@ def test_a_planned_resend_is_stopped(cluster, running, sandbox):
     house.counters_agree()
 
 
+@pytest.mark.parametrize("kind", ["otp", "transactional"])
+def test_one_that_came_before_the_doubt_stops_the_resend(cluster, running, sandbox, kind):
+    """D1, U6: the call hangs, the receipt is stored meanwhile, then the answer is lost: no resend, though
+    the vendor neither de-duplicates nor can be asked and the kind says `resend`."""
+    house, box = House(cluster), sandbox("--dedup=off", "--drop-answer=1", "--drop-mode=hang")
+    worker = receiving(running, house, box, provider={"timeout_ms": 2000}).wait_ready()
+    ids = house.load(20, kind)
+    wait_until(lambda: box.api("/stats")["taken"] == 20, 20, "the calls to hang")
+    told(worker, *[event(one, "DELIVRD") for one in ids])
+    wait_until(lambda: house.states() == {"sent": 20}, 60, lambda: f"the receipts to settle all: {house.states()}")
+    stats = box.api("/stats")
+    assert (stats["requests"], stats["duplicates"]) == (20, 0)
+    wait_until(lambda: house.one("select count(*) from postrider.message where receipt = 'delivered'") == 20, 20,
+               "the receipts to be applied")
+    house.counters_agree()
+
+
 def test_a_receipt_contradicts_what_was_answered(cluster, running, sandbox):
     """D6: "refused", said the answer, and the handset has it: sent, and counted as odd. A receipt
     that says the same as the answer changes nothing."""

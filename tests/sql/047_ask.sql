@@ -3,7 +3,7 @@
 SET client_min_messages = warning;
 BEGIN;
 SET LOCAL search_path = public, pg_catalog;
-SELECT plan(38);
+SELECT plan(49);
 
 INSERT INTO postrider.provider (name, plugin, caps) VALUES
   ('main', 'p', '{"askable": true, "keeps_ids": true}'), ('mute', 'p', '{"askable": false, "keeps_ids": false}');
@@ -18,8 +18,10 @@ $$;
 CREATE FUNCTION pg_temp.take(room int DEFAULT 10, per_minute int DEFAULT 0) RETURNS TABLE (id uuid, attempt bigint, tries int, misses int) LANGUAGE sql AS $$
   SELECT id, attempt, tries, misses FROM postrider.ask_take('{main}', ARRAY[per_minute], ARRAY[room], 60000)
 $$;
-CREATE FUNCTION pg_temp.store(id uuid, token bigint, next text, misses int DEFAULT 0, reason text DEFAULT NULL, doubts int DEFAULT 1) RETURNS int LANGUAGE sql AS $$
-  SELECT postrider.ask_store(ARRAY[id], ARRAY[token], ARRAY[doubts], ARRAY[next], '{0}', ARRAY[misses], ARRAY[reason])
+CREATE FUNCTION pg_temp.store(id uuid, token bigint, next text, misses int DEFAULT 0, reason text DEFAULT NULL, doubts int DEFAULT 1,
+                              tries int DEFAULT NULL) RETURNS int LANGUAGE sql AS $$
+  SELECT postrider.ask_store(ARRAY[id], ARRAY[token], ARRAY[doubts], ARRAY[next], '{0}', ARRAY[misses], ARRAY[reason],
+    ARRAY[coalesce(tries, (SELECT a.tries FROM postrider.ask AS a WHERE a.message_id = id), 0)])
 $$;
 CREATE FUNCTION pg_temp.row(id uuid) RETURNS text LANGUAGE sql AS $$
   SELECT concat_ws(' ', m.state, 'd' || m.doubts, CASE WHEN m.asked THEN 'asked' END, m.vendor_id, m.reason) FROM postrider.message AS m WHERE m.id = $1
@@ -67,6 +69,9 @@ SELECT is_empty('SELECT 1 FROM postrider.ask', 'and no question is left');
 SELECT is((SELECT count(*)::int FROM pg_temp.claim(204)), 1, 'claimed again');
 SELECT is(pg_temp.doubt(:'m', 204, 0, 2, 2), 0, 'in doubt again');
 SELECT is(pg_temp.row(:'m'), 'unknown d2 asking the vendor', 'the new doubt has not been asked about');
+SELECT is(pg_temp.store(:'m', 204, 'resend', 2, 'not found, sent again', 2, 3), 0, 'R3: an answer to an older question sends nothing');
+SELECT is(pg_temp.store(:'m', 204, 'again', 1, NULL, 2, 3), 0, 'nor is it a miss of the new one');
+SELECT results_eq('SELECT tries::int, misses::int FROM postrider.ask', 'VALUES (0, 0)', 'whose row it leaves alone');
 SELECT is((SELECT attempt FROM pg_temp.take()), 204::bigint, 'the newest attempt is asked about');
 
 -- settled from elsewhere, canceled ----------------------------------------------------------------
@@ -76,8 +81,25 @@ SELECT is(pg_temp.store(:'m', 204, 'resend', 2, 'not found, sent again', 2), 1, 
 SELECT is(pg_temp.row(:'m'), 'unknown d2 canceled', 'it does not');
 INSERT INTO postrider.ask (message_id, provider, ask_at) VALUES (:'m', 'main', clock_timestamp());
 SELECT ok(postrider.late_write(:'m', 204, 'unknown', 2, 'sent', 0, 1, false, 'v-1', NULL, 204, 'accepted', 'asked', NULL, NULL), 'the vendor has it after all');
-SELECT is_empty('SELECT * FROM pg_temp.take()', 'nobody is asked about what is settled');
-SELECT is_empty('SELECT 1 FROM postrider.ask', 'and its row is gone');
+SELECT is_empty('SELECT 1 FROM postrider.ask', 'nobody is asked about what is settled');
+
+-- ids of late news --------------------------------------------------------------------------------
+SELECT is((SELECT message_id FROM postrider.vendor_ref WHERE vendor_id = 'v-1'), :'m'::uuid, 'the id it was accepted under is its own');
+SELECT is(postrider.own_id(:'k', 'main', '{v-1}'), NULL, 'R5: a look-up for another message with the same text cannot have it');
+SELECT pg_temp.send(3) AS p \gset
+SELECT is((SELECT count(*)::int FROM pg_temp.claim(205)), 1, 'a third message');
+SELECT is(count(*)::int, 0, 'sent, with an id that a look-up gave to another') FROM postrider.settle_sent(ARRAY[:'p']::uuid[], '{205}', '{v-1}', '{205}');
+SELECT is(pg_temp.row(:'m'), 'unknown d2 v-1 vendor id given twice', 'R5: the vendor''s own answer is stronger: the other is in doubt again');
+SELECT is((SELECT message_id FROM postrider.vendor_ref WHERE vendor_id = 'v-1'), :'p'::uuid, 'and the id is where it belongs');
+SELECT is((SELECT count(*)::int FROM postrider.ask WHERE message_id = :'m'), 1, 'and it is asked about');
+DELETE FROM postrider.ask;
+
+-- canceled while another try is planned -----------------------------------------------------------
+SELECT pg_temp.send(4) AS c \gset
+UPDATE postrider.message SET doubts = 1, provider = 'main' WHERE id = :'c';
+SELECT is(postrider.cancel(:'c'), 'unknown', 'stopped, and in doubt');
+SELECT is((SELECT count(*)::int FROM postrider.ask WHERE message_id = :'c'), 1, 'the vendor is asked all the same');
+DELETE FROM postrider.ask;
 
 -- limits ------------------------------------------------------------------------------------------
 INSERT INTO postrider.ask (message_id, provider, ask_at) SELECT :'k', 'main', clock_timestamp();

@@ -12,7 +12,7 @@
 #include "worker/io/failpoint.h"
 #include "worker/io/log.h"
 
-enum { ASKS_MAX = 64, PROVIDERS_MAX = 64 };
+enum { ASKS_MAX = 64 /* at one vendor, and stored together */, PROVIDERS_MAX = 64 };
 
 struct storing_asks { /* an ask_store under way */
     struct engine *e;
@@ -78,6 +78,8 @@ static int send_asks(struct storing_asks *s)
     pg_add_i32_array(p, ints, s->n);
     ASK_EACH(texts, q->decision.reason)
     pg_add_text_array(p, texts, s->n);
+    ASK_EACH(ints, q->view.tries)
+    pg_add_i32_array(p, ints, s->n);
 #undef ASK_EACH
     failpoint("ask_unstored");
     return pg_exec(s->e->doors[DOOR_HOUSE].pg, QUERY_ASK_STORE, p, on_asks_stored, s);
@@ -146,12 +148,14 @@ static size_t open_providers(const struct engine *e, const char **names, int32_t
         const struct vendor *v = e->setup.vendors[i];
         uint32_t limit = plugin_caps(v->plugin)->asks_per_minute;
 
-        int64_t room = v->conf->in_flight - v->in_air - v->asking;
+        int64_t slots = v->conf->in_flight - v->in_air - v->asking;
+        int64_t most = ASKS_MAX - (int64_t)v->asking;
+        int64_t room = slots < most ? slots : most;
 
         if (!plugin_asks(v->plugin) || vendor_allowed(v, now) == 0 || room <= 0)
             continue;
         names[n] = v->conf->name;
-        rooms[n] = room < ASKS_MAX ? (int32_t)room : ASKS_MAX;
+        rooms[n] = (int32_t)room;
         limits[n++] = limit < INT32_MAX ? (int32_t)limit : INT32_MAX;
     }
     return n;
@@ -167,7 +171,7 @@ void ask_turn(struct engine *e)
     if (!e->doors[DOOR_HOUSE].checked)
         return;
     store(e);
-    if (e->asks_busy || e->draining || !e->kinds_ok || !e->adopted || e->asks_open >= ASKS_MAX)
+    if (e->asks_busy || e->draining || !e->kinds_ok || !e->adopted)
         return;
     n = open_providers(e, names, limits, rooms);
     if (n == 0)

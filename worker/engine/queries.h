@@ -37,7 +37,7 @@
 
 /* Asking: doubts that are due, what follows an answer, and whose a message of the vendor's is. */
 #define QUERY_ASK_TAKE  "SELECT * FROM postrider.ask_take($1, $2, $3, $4)"
-#define QUERY_ASK_STORE "SELECT postrider.ask_store($1, $2, $3, $4, $5, $6, $7)"
+#define QUERY_ASK_STORE "SELECT postrider.ask_store($1, $2, $3, $4, $5, $6, $7, $8)"
 #define QUERY_OWN_ID    "SELECT postrider.own_id($1::uuid, $2, $3)"
 
 /* Receipts: stored before the vendor hears 200, applied afterwards by whichever worker looks. */

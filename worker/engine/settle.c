@@ -81,6 +81,7 @@ static void tell_late(struct engine *e, struct msg *m)
 static void stored(struct storing *s, const struct pg_result *r)
 {
     struct engine *e = s->e;
+    bool doubted = false;
 
     /* Positions that no longer matched: a sweeper was faster, or this is a replay. */
     for (size_t i = 0; i < pg_rows(r); i++) {
@@ -89,8 +90,13 @@ static void stored(struct storing *s, const struct pg_result *r)
         if (at >= 0 && (size_t)at < s->n && !s->rows[at]->swept)
             tell_late(e, s->rows[at]);
     }
-    for (size_t i = 0; i < s->n; i++)
+    for (size_t i = 0; i < s->n; i++) {
+        doubted = doubted || s->rows[i]->outcome == OUTCOME_UNKNOWN;
         end_msg(e, s->rows[i]);
+    }
+    if (doubted)
+        receipts_apply(
+            e); /* one that came before the answer may settle it before a resend leaves */
     e->report.settles++;
     e->unsettled_since = clock_boot_ms(); /* what is left came after the last success, nearly */
     e->report.last_settle_ago_ms = clock_boot_ms(); /* an absolute time; aged when reported */

@@ -27,6 +27,7 @@ static const char *const points[] = {
     "receipts_stored",  /* callbacks are committed; no vendor was answered */
     "receipts_applied", /* the look at them is committed; its answer was not read */
     "late_unwritten",   /* late news is read and decided; nothing was sent */
+    "ask_unstored",     /* vendors' answers are here; nothing of what follows was sent */
 };
 
 bool failpoint_armed;

@@ -118,6 +118,17 @@ static bool body_add(struct serve *s, struct serve_call *call, const char *data,
     return true;
 }
 
+static void call_free(struct serve_call *call)
+{
+    if (!call)
+        return;
+    call->serve->bodies -= call->size;
+    serve_later_drop(call);
+    free(call->body);
+    free(call->target);
+    free(call);
+}
+
 /* The request line is here: a call begins. What cannot be in a URL is encoded, so that `target` is
  * fit to be stored and shown. */
 static void *on_target(void *arg, const char *target, struct MHD_Connection *c)
@@ -144,6 +155,7 @@ static void *on_target(void *arg, const char *target, struct MHD_Connection *c)
     }
     if (out)
         *out = '\0';
+    call_free(serve_conn_begin(c, call));
     return call;
 }
 
@@ -217,18 +229,15 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 static void on_completed(void *arg, struct MHD_Connection *c, void **io_call,
                          enum MHD_RequestTerminationCode why)
 {
-    struct serve_call *call = *io_call;
-    struct serve *s = arg;
+    struct serve_call *left;
 
+    (void)arg;
     (void)why;
     serve_conn_idle(c);
-    if (call) {
-        s->bodies -= call->size;
-        serve_later_drop(call);
-        free(call->body);
-        free(call->target);
-    }
-    free(call);
+    left = serve_conn_begin(c, NULL);
+    if (left != *io_call)
+        call_free(left);
+    call_free(*io_call);
     *io_call = NULL;
 }
 
@@ -243,6 +252,7 @@ static void on_connection(void *arg, struct MHD_Connection *c, void **socket_con
         *socket_context = serve_conn_new(s, c);
     } else {
         s->closed = true;
+        call_free(serve_conn_left(*socket_context));
         *socket_context = serve_conn_free(*socket_context);
     }
 }

@@ -10,6 +10,7 @@
 struct serve_conn {
     struct serve *serve;
     struct serve_conn *prev, *next;
+    struct serve_call *call; /* begun, and not completed */
     bool listed;
     int fd;
     double since;
@@ -118,4 +119,22 @@ void serve_conn_idle(struct MHD_Connection *c)
 
     if (conn)
         list(conn);
+}
+
+/* libmicrohttpd tells nobody when it gives up a request between its first line and its headers
+ * (they did not fit): what was begun for it is found here when the connection ends or begins
+ * another. */
+struct serve_call *serve_conn_begin(struct MHD_Connection *c, struct serve_call *call)
+{
+    struct serve_conn *conn = conn_of(c);
+    struct serve_call *left = conn ? conn->call : NULL;
+
+    if (conn)
+        conn->call = call;
+    return left;
+}
+
+struct serve_call *serve_conn_left(const struct serve_conn *conn)
+{
+    return conn ? conn->call : NULL;
 }

@@ -75,6 +75,9 @@ void serve_later_close(struct serve *s);
 void serve_conn_init(struct serve *s, unsigned request_s);
 struct serve_conn *serve_conn_new(struct serve *s, struct MHD_Connection *c); /* NULL: no memory */
 struct serve_conn *serve_conn_free(struct serve_conn *conn);
+/* Notes the call a connection has begun (NULL: none any more); returns the one noted before. */
+struct serve_call *serve_conn_begin(struct MHD_Connection *c, struct serve_call *call);
+struct serve_call *serve_conn_left(const struct serve_conn *conn);
 void serve_conn_whole(struct MHD_Connection *c); /* its request is here */
 void serve_conn_idle(struct MHD_Connection *c);  /* it was answered: the next one counts from now */
 
