@@ -261,3 +261,21 @@ def test_canceled_in_doubt_is_asked_and_never_sent(asked):
                "two look-ups after which another message would be sent again")
     assert asked.at_phones() == (0, 0, 0)
     assert asked.sql("select state::text, reason from postrider.message") == [("unknown", "canceled")]
+
+
+def test_equal_texts_when_the_first_was_settled_late(asked):
+    """R5: the first of two equal texts was settled by a look-up; the second, never taken, must not be
+    taken for sent by the same record."""
+    asked.open("by number and time, compared by text, twilio", "--drop-answer=1", "--drop-mode=close")
+    asked.kind("asked", on_unknown="ask")
+    same = "select postrider.send('+998901112233', 'the same text', kind => 'asked')"
+    asked.sql(same)
+    asked.start()
+    assert asked.quiet() == {"sent": 1}
+    asked.vendor.api("/knobs", "PUT", {"drop_answer": 0, "drop_before": 1})
+    asked.sql(same)
+    asked.wait(lambda: asked.counts().get("unknown") == 1, "the doubt")
+    asked.vendor.api("/knobs", "PUT", {"drop_before": 0})
+    assert asked.quiet() == {"sent": 2}
+    assert asked.vendor.api("/stats")["taken"] == 2
+    assert len(set(asked.sql("select vendor_id from postrider.message"))) == 2
