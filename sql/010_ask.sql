@@ -3,9 +3,10 @@
 -- to which message. claim, settle_sent and settle are made anew with these; plans are pinned as
 -- 004_claim.sql explains.
 
-ALTER TABLE postrider.message ADD COLUMN first_at timestamptz;
+-- Never NULL: a row that grew at its claim would not stay on its page (HOT).
+ALTER TABLE postrider.message ADD COLUMN first_at timestamptz NOT NULL DEFAULT 'infinity';
 ALTER TABLE postrider.message ADD COLUMN asked boolean NOT NULL DEFAULT false;
-COMMENT ON COLUMN postrider.message.first_at IS 'When it was first claimed: the lifetime that a vendor is told counts from here, the same in every attempt.';
+COMMENT ON COLUMN postrider.message.first_at IS 'When it was first claimed (infinity: never): the lifetime that a vendor is told counts from here, the same in every attempt.';
 COMMENT ON COLUMN postrider.message.asked IS 'The vendor was asked about every doubt there is and has not seen the message: another send is allowed.';
 
 CREATE TABLE postrider.ask (
@@ -105,7 +106,7 @@ BEGIN
              provider = CASE WHEN m.doubts > 0 AND NOT postrider.roams(m.kind) THEN m.provider
                              ELSE p_providers[array_position(p_kinds, m.kind)] END,
              due = NULL, token = p_token, changed_at = v_now,
-             first_at = CASE WHEN m.expires_at > v_now THEN coalesce(m.first_at, v_now) ELSE m.first_at END
+             first_at = CASE WHEN m.expires_at > v_now THEN least(m.first_at, v_now) ELSE m.first_at END
         FROM unnest(v_ids, v_dues) AS p(id, due)
        WHERE m.id = p.id AND m.id BETWEEN v_low AND v_high
       RETURNING m.id, m.kind, m.recipient, m.body, m.sender, m.key, m.meta, m.provider, m.attempts,
@@ -526,7 +527,7 @@ BEGIN
          m.calls, m.vendor_id, m.reason IS NOT DISTINCT FROM 'canceled', a.tries::int, a.misses::int,
          (extract(epoch FROM m.expires_at) * 1000)::bigint,
          (extract(epoch FROM m.expires_at - v_now) * 1000)::bigint,
-         (extract(epoch FROM m.expires_at - coalesce(m.first_at, postrider.uuid_time(m.id))) * 1000)::bigint,
+         (extract(epoch FROM m.expires_at - least(m.first_at, v_now)) * 1000)::bigint,
          (extract(epoch FROM v_now - coalesce(m.doubt_since, m.changed_at)) * 1000)::bigint,
          (extract(epoch FROM v_now) * 1000)::bigint,
          coalesce((SELECT max(t.token) FROM postrider.attempt AS t WHERE t.message_id = m.id AND t.outcome = 'unknown'), m.token)

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 
 import pytest
@@ -47,8 +48,9 @@ def home(tmp_path_factory):
 
 def prove(home):
     """The README's second block; `build/release/tests` is wherever this run built it."""
-    script = blocks()[1].replace("build/release/tests/test_plugins", str(DRIVER))
-    assert str(DRIVER) in script
+    driver = shlex.quote(str(DRIVER))  # the checkout may lie under a path with a space
+    script = blocks()[1].replace("build/release/tests/test_plugins", driver)
+    assert driver in script
     return shell(script, home)
 
 

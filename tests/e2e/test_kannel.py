@@ -60,7 +60,7 @@ def played(cluster, receipts):
     finally:
         run.close()
     assert good(verdict), f"{json.dumps(verdict, indent=1)}\n{log[-3000:]}"
-    assert 4 <= verdict["doubts"] <= 2 * IN_FLIGHT  # what was in the air when smsbox died, twice
+    assert 1 <= verdict["doubts"] <= 2 * IN_FLIGHT  # what was in the air when smsbox died, twice
     return verdict
 
 
