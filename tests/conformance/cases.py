@@ -16,7 +16,7 @@ from tests.harness.procs import wait_until
 
 from .wire import HALF, LOSE
 
-PATIENCE_S = 90
+PATIENCE_S, TIRED_S = 90, 20
 LATE_MS = 1500
 ENTERED = 16  # plain messages: after as many good answers nothing is left of the worker's caution
 
@@ -70,6 +70,7 @@ class Course:
         self.v, self.place, self.caps, self.box, self.wire, self.db = variant, place, caps, box, wire, db
         self.token, self.wanted, self._told = token, wanted, told
         self.worker = None  # who runs it comes last: it needs all the others
+        self.patience = PATIENCE_S
         self.results = {}  # case -> (result, why)
         self._numbers = itertools.count(1)
         self._conn = None
@@ -139,21 +140,22 @@ class Course:
         m.id = str(self.sql("select postrider.send(%s, %s, kind => %s)", number, m.text, m.kind)[0][0])
         return m
 
-    def until(self, m, condition, what, timeout=PATIENCE_S):
-        """Waits until condition(row); returns the row, whether it came about or not."""
+    def until(self, m, condition, what, timeout=None):
+        """Waits until condition(row); returns the row, whether it came about or not. Who has let us
+        wait in vain once is not waited for so long again."""
         last = []
 
         def look():
             last[:] = [self.row(m)]
             return condition(last[0])
         try:
-            wait_until(look, timeout, what, interval=0.2)
+            wait_until(look, timeout or self.patience, what, interval=0.2)
         except AssertionError:
-            pass
+            self.patience = TIRED_S
         return last[0]
 
-    def ends(self, m, state, timeout=PATIENCE_S):
-        return self.until(m, lambda r: r.state == state, state, timeout)
+    def ends(self, m, state):
+        return self.until(m, lambda r: r.state == state, state)
 
     # ---- results
 
