@@ -27,6 +27,9 @@ PROGRAMS = os.environ.get("POSTRIDER_TESTS", "build/release/tests")
 FUZZERS = os.environ.get("POSTRIDER_FUZZ", "build/fuzz/fuzz")
 COMMANDS = ("dev sandbox worker migrate check adopt provider send show status retry cancel segments suppress"
             " explain campaign audit purge").split()
+# End-to-end tests that need nothing of the checkout but its programs, and half of the time.
+BESIDE = ("test_ask test_receipts test_receipts_vendor test_dialects test_kannel test_cli test_cli_provider"
+          " test_conformance test_doubts_by_hand test_sandbox test_serve test_serve_later test_http").split()
 UNIT_LIMIT_S = 300
 SQL_LIMIT_S = 600
 SMOKE_FUZZ_S = 3
@@ -157,28 +160,59 @@ def part_sql(_):
     return score
 
 
+def pytest_command(report, files):
+    return [sys.executable, "-m", "pytest", "-v", "-ra", "--tb=short", "--rootdir=.", "--durations=15",
+            "--durations-min=5", "-p", "no:cacheprovider", f"--junitxml={report}", *files]
+
+
+def judge_pytest(score, code, report):
+    """Adds what one pytest run reported."""
+    try:
+        suites = list(xml.etree.ElementTree.parse(report).getroot().iter("testsuite"))
+    except (OSError, xml.etree.ElementTree.ParseError):
+        suites = []
+    failed = 0
+    for suite in suites:
+        bad = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+        failed += bad
+        score.skipped += int(suite.get("skipped", 0))
+        score.passed += int(suite.get("tests", 0)) - bad - int(suite.get("skipped", 0))
+    if code not in (0, 1) or (code == 1 and not failed):
+        print(f"        pytest crashed: {how_it_ended(code)}")
+        failed += 1
+    score.failed += failed
+
+
 def part_e2e(args):
+    """Most tests wait more than they work. So without arguments the files of BESIDE run in a process of
+    their own, and are shown when the others are done."""
     score = Score()
+    everything = sorted(str(p.relative_to(ROOT)) for p in (ROOT / "tests/e2e").glob("**/test_*.py"))
+    beside = [] if args else [f for f in everything if pathlib.Path(f).stem in BESIDE]
+    environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PYTHONUNBUFFERED="1")
+    if not everything:
+        return score
     with tempfile.TemporaryDirectory(prefix="postrider-junit-") as folder:
-        report = pathlib.Path(folder, "report.xml")
-        code, _ = child([sys.executable, "-m", "pytest", "-v", "-ra", "--tb=short", "--rootdir=.",
-                         "--durations=15", "--durations-min=5", "-p", "no:cacheprovider",
-                         f"--junitxml={report}", "tests/e2e", *args],
-                        env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PYTHONUNBUFFERED="1"))
-        if code == 5 and not list((ROOT / "tests/e2e").glob("**/test_*.py")):
-            return score
-        try:
-            suites = list(xml.etree.ElementTree.parse(report).getroot().iter("testsuite"))
-        except (OSError, xml.etree.ElementTree.ParseError):
-            suites = []
-        for suite in suites:
-            bad = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
-            score.failed += bad
-            score.skipped += int(suite.get("skipped", 0))
-            score.passed += int(suite.get("tests", 0)) - bad - int(suite.get("skipped", 0))
-        if code not in (0, 1) or (code == 1 and not score.failed):
-            print(f"        pytest crashed: {how_it_ended(code)}")
-            score.failed += 1
+        reports = [pathlib.Path(folder, name) for name in ("first.xml", "second.xml")]
+        with open(pathlib.Path(folder, "second.log"), "w+b") as log:
+            second = beside and subprocess.Popen(pytest_command(reports[1], beside), cwd=ROOT, env=environment,
+                                                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+            try:
+                first = args or [f for f in everything if f not in beside]
+                code, _ = child(pytest_command(reports[0], ["tests/e2e", *args] if args else first), env=environment)
+                judge_pytest(score, code, reports[0])
+                if second:
+                    code = second.wait()
+                    log.seek(0)
+                    print(log.read().decode(errors="replace"), flush=True)
+                    judge_pytest(score, code, reports[1])
+            finally:
+                if second and second.poll() is None:
+                    second.terminate()
+                    try:
+                        second.wait(30)
+                    except subprocess.TimeoutExpired:
+                        second.kill()
     return score
 
 
